@@ -1,0 +1,32 @@
+# `make` alone lists the targets. Every target sets up what it needs.
+.DEFAULT_GOAL := help
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: help install test lint bench clean
+
+help:  ## list the targets
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
+
+# The stamp makes a second call start at once; it is older than these files whenever one of them changes.
+.venv/installed: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch --editable '.[dev]'
+	@touch $@
+
+install: .venv/installed  ## make .venv with xcbench and everything that tests need
+
+test: install lint  ## ruff, mypy and the test suite
+	$(BIN)/python -m pytest -q -n 2
+
+lint: install  ## ruff and mypy
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: install  ## measure speed and memory against plain references
+	$(BIN)/python -m benchmarks
+
+clean:  ## remove the environment and every cache
+	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis build *.egg-info
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,47 @@
+"""One measured figure, and the two ways of measuring that the benchmark modules share."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Figure:
+    """What was measured, ours and the reference's cost in one unit, and what the ratio must reach."""
+
+    what: str
+    ours: float
+    reference: float
+    unit: str
+    reference_name: str
+    at_least: float
+    """The smallest `reference / ours` that we promise."""
+    note: str = ""
+
+    @property
+    def ratio(self) -> float:
+        return self.reference / self.ours if self.ours else float("inf")
+
+    @property
+    def holds(self) -> bool:
+        return self.ratio >= self.at_least
+
+
+def seconds(work: Callable[[], object], repeat: int = 3) -> float:
+    """The best wall time of several calls: noise only ever adds."""
+    best = float("inf")
+    for _ in range(repeat):
+        start = time.perf_counter()
+        work()
+        best = min(best, time.perf_counter() - start)
+    return best
+
+
+def cpu_seconds(work: Callable[[], object], repeat: int = 3) -> float:
+    """The least CPU time of several calls, over all threads of this process."""
+    best = float("inf")
+    for _ in range(repeat):
+        start = time.process_time()
+        work()
+        best = min(best, time.process_time() - start)
+    return best

@@ -1,0 +1,37 @@
+"""The command line: one module a group of verbs, each verb a thin call of one public function.
+
+Imports every room, and only inside the verbs, so that `xcbench --help` answers at once.
+"""
+
+import sys
+from collections.abc import Sequence
+
+import cyclopts
+
+from xcbench import __version__
+from xcbench.errors import XCBenchError
+
+app = cyclopts.App(
+    name="xcbench",
+    help="The benchmark framework for extreme classification.",
+    version=__version__,
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run one command; expected failures become one line on stderr and an exit code (1 failed, 2 wrong input)."""
+    try:
+        app(arguments, exit_on_error=False, print_error=False)
+    except XCBenchError as error:
+        _fail(str(error), error.exit_code)
+    except cyclopts.CycloptsError as error:
+        _fail(str(error), 2)
+    except BrokenPipeError:
+        sys.exit(1)
+    except KeyboardInterrupt:
+        _fail("interrupted", 130)
+
+
+def _fail(message: str, code: int) -> None:
+    print(f"xcbench: {' '.join(message.split())}", file=sys.stderr)
+    sys.exit(code)
