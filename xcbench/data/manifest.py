@@ -1,10 +1,150 @@
-"""What a dataset is, where it comes from and under which terms: the facts that travel with the files."""
+"""What a dataset is, where it comes from and under which terms: the facts that travel with the files.
 
-from dataclasses import dataclass
+On disk a manifest is the JSON object of `Manifest.to_dict`, in a file `manifest.json` beside the data. A key that
+nobody knows is an error and not a surprise for later: a misspelt `propensity` would silently change every PSP@k.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from xcbench.data.dataset import Propensity
+from xcbench.data.text import TextOptions
+from xcbench.errors import DataError, InputError, unknown_name
+
+MANIFEST_FILE = "manifest.json"
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How many of everything; the vocabulary is unknown until text has been encoded."""
+
+    train: int
+    test: int
+    labels: int
+    features: int | None = None
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """The facts about one dataset."""
+    """The facts about one dataset. Only the name is required; an empty text means that nobody said."""
 
     name: str
+    title: str = ""
+    task: str = ""
+    source: str = ""
+    licence: str = ""
+    citation: str = ""
+    sizes: Sizes | None = None
+    files: dict[str, str] = field(default_factory=dict)
+    """sha256 of every file of the dataset, by file name."""
+    propensity: Propensity = field(default_factory=Propensity)
+    filter_rule: str = ""
+    split_rule: str = ""
+    text: dict[str, Any] = field(default_factory=dict)
+    """Options of `TextEncoder.fit`, for data that comes as text."""
+
+    @classmethod
+    def from_dict(cls, value: Any, source: Path | None = None) -> Manifest:
+        """Read what `to_dict` wrote; `source` names the file in error messages."""
+        try:
+            given = _object(value, "a manifest", _FIELDS)
+            if "name" not in given:
+                raise InputError("a manifest needs the key 'name'")
+            return cls(**{key: _FIELDS[key](item, f"manifest key {key!r}") for key, item in given.items()})
+        except InputError as error:
+            raise DataError(str(error), source) from None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values, without what nobody said."""
+        plain = dataclasses.asdict(self)
+        if self.sizes and self.sizes.features is None:
+            del plain["sizes"]["features"]
+        return {key: value for key, value in plain.items() if value not in ("", None, {})}
+
+
+def _object(value: Any, what: str, known: Iterable[str]) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise InputError(f"{what} must be an object, got {_shown(value)}")
+    known = list(known)
+    for key in value:
+        if key not in known:
+            raise unknown_name(f"key in {what}:", str(key), known)
+    return value
+
+
+def _text(value: Any, what: str) -> str:
+    if not isinstance(value, str):
+        raise InputError(f"{what} must be a text, got {_shown(value)}")
+    return value
+
+
+def _name(value: Any, what: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", _text(value, what)):
+        raise InputError(f"{what} must be letters, digits, '.', '_' and '-' only, got {_shown(value)}")
+    return str(value)
+
+
+def _count(value: Any, what: str) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise InputError(f"{what} must be a whole number from 0 up, got {_shown(value)}")
+    return value
+
+
+def _sizes(value: Any, what: str) -> Sizes:
+    given = _object(value, what, (f.name for f in dataclasses.fields(Sizes)))
+    if missing := [key for key in ("train", "test", "labels") if key not in given]:
+        raise InputError(f"{what} needs {', '.join(missing)}")
+    return Sizes(**{key: _count(count, f"{what}, {key!r},") for key, count in given.items()})
+
+
+def _propensity(value: Any, what: str) -> Propensity:
+    given = _object(value, what, ("A", "B"))
+    for key, constant in given.items():
+        if not isinstance(constant, int | float) or isinstance(constant, bool) or not 0 <= constant < math.inf:
+            raise InputError(f"{what}, {key!r}, must be a finite number from 0 up, got {_shown(constant)}")
+    return Propensity(**{key: float(constant) for key, constant in given.items()})
+
+
+def _files(value: Any, what: str) -> dict[str, str]:
+    if not isinstance(value, Mapping):
+        raise InputError(f"{what} must be an object of file names and sha256 sums, got {_shown(value)}")
+    for name, digest in value.items():
+        if Path(name).is_absolute() or ".." in Path(name).parts:
+            raise InputError(f"{what} holds {name!r}, which is not a file of the dataset's own folder")
+        if not isinstance(digest, str) or not re.fullmatch(r"[0-9a-f]{64}", digest):
+            raise InputError(f"{what} needs the sha256 of {name!r} as 64 hex digits, got {_shown(digest)}")
+    return dict(value)
+
+
+def _text_options(value: Any, what: str) -> dict[str, Any]:
+    given = _object(value, what, (f.name for f in dataclasses.fields(TextOptions)))
+    TextOptions(**given)
+    return dict(given)
+
+
+def _shown(value: Any) -> str:
+    shown = repr(value)
+    return shown if len(shown) <= 60 else shown[:57] + "..."
+
+
+_FIELDS: dict[str, Callable[[Any, str], Any]] = {
+    "name": _name,
+    "title": _text,
+    "task": _text,
+    "source": _text,
+    "licence": _text,
+    "citation": _text,
+    "sizes": _sizes,
+    "files": _files,
+    "propensity": _propensity,
+    "filter_rule": _text,
+    "split_rule": _text,
+    "text": _text_options,
+}

@@ -1,5 +1,270 @@
-"""Text to TF-IDF rows: one vocabulary for points and labels, kept so that new text can be encoded later."""
+"""Text to TF-IDF rows: one vocabulary for points and labels, kept so that new text can be encoded later.
+
+Titles are normalised (NFKC), lowercased and cut into words of any script. The distinct words of a batch are looked
+up once, as a sparse matrix from words to features, and the titles' word counts are multiplied by it; so whole words
+and word pieces are one code path, and no Python loop ever runs over the tokens of a title.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+import re
+import unicodedata
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from xcbench.errors import DataError, InputError, unknown_name
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+_ENGLISH = """
+a an and are as at be been but by can did do does for from had has have he her his i if in into is it its me my no nor
+not of off on onto or our out s she so t than that the their them then there these they this those to too up us was we
+were what when where which who whom whose why will with would you your
+"""
+TOKENIZERS = ("words", "wordpieces")
+STOP_WORDS = {"none": frozenset[str](), "english": frozenset(_ENGLISH.split())}
+PIECES_PER_ROOT_TOKEN = 22
+"""The papers' vocabularies (40k to 128k word pieces) all lie near 22 times the root of their data's token count."""
+_TITLES_AT_ONCE = 1 << 16
+_WORD_START = "▁"
+_HAN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U000323af]")
 
 
+@dataclass(frozen=True)
+class TextOptions:
+    """How titles become features."""
+
+    tokenizer: str = "words"
+    """"words", or "wordpieces": frequent parts of words, learned from the same text."""
+    lowercase: bool = True
+    stop_words: str = "none"
+    min_count: int = 1
+    """Features found in fewer titles of the training text than this are dropped."""
+    max_features: int | None = None
+    """At most this many, the most frequent first. None: all words, or word pieces in proportion to the text."""
+
+    def __post_init__(self) -> None:
+        if self.tokenizer not in TOKENIZERS:
+            raise unknown_name("tokenizer", str(self.tokenizer), TOKENIZERS)
+        if self.stop_words not in STOP_WORDS:
+            raise unknown_name("stop word list", str(self.stop_words), STOP_WORDS)
+        if not isinstance(self.lowercase, bool):
+            raise InputError(f"lowercase must be true or false, got {self.lowercase!r}")
+        if not _is_count(self.min_count):
+            raise InputError(f"min_count must be a whole number from 1 up, got {self.min_count!r}")
+        if self.max_features is not None and not _is_count(self.max_features):
+            raise InputError(f"max_features must be a whole number from 1 up, or none, got {self.max_features!r}")
+
+
+@dataclass(frozen=True)
 class TextEncoder:
-    """Turns titles into rows of X."""
+    """Turns titles into rows of X. Immutable; made by `fit`, kept by `to_dict`."""
+
+    options: TextOptions
+    vocabulary: list[str]
+    """The feature behind each column, most frequent first; a word piece that starts a word is marked with '▁'."""
+    title_counts: npt.NDArray[np.int64]
+    """In how many of the fitted titles each feature was found."""
+    fitted_titles: int
+    pieces: str | None = None
+    """The trained word-piece model, as the JSON text of the tokenizers library."""
+
+    @classmethod
+    def fit(cls, texts: Iterable[str], **options: Any) -> TextEncoder:
+        """Learn vocabulary and weights from the training titles and the label titles; never from test titles."""
+        chosen = TextOptions(**options)
+        counts, words = _count_words(texts, chosen)
+        if not words:
+            raise DataError("no title holds a single word; features need text")
+        if chosen.tokenizer == "wordpieces":
+            model = _train_pieces(words, counts, chosen)
+            lookup, features = _piece_lookup(words, model)
+            counts, pieces = counts @ lookup, model.to_str()
+        else:
+            features, pieces = words, None
+        found = np.bincount(counts.indices, minlength=len(features))
+        kept = sorted(
+            (column for column in np.flatnonzero(found >= chosen.min_count).tolist()),
+            key=lambda column: (-found[column], features[column]),
+        )[: chosen.max_features]
+        if not kept:
+            raise DataError(f"no feature is found in {chosen.min_count} titles (min_count); lower it")
+        return cls(chosen, [features[column] for column in kept], found[kept], counts.shape[0], pieces)
+
+    @property
+    def feature_count(self) -> int:
+        return len(self.vocabulary)
+
+    @cached_property
+    def idf(self) -> npt.NDArray[np.float32]:
+        """ln((1 + n) / (1 + n_t)) + 1: a word of every title still counts, a rare one counts more."""
+        return (np.log((1 + self.fitted_titles) / (1 + self.title_counts)) + 1).astype(np.float32)
+
+    def encode(self, texts: Sequence[str]) -> sp.csr_array:
+        """[n, V] float32 TF-IDF rows of unit length; a title without a known feature gives an empty row."""
+        batches = [self._encode_batch(batch) for batch in _batches(texts)] or [self._encode_batch([])]
+        stacked: sp.csr_array = sp.vstack(batches, format="csr") if len(batches) > 1 else batches[0]
+        return stacked
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values; `from_dict` gives back an encoder that encodes alike."""
+        return {
+            "options": dataclasses.asdict(self.options),
+            "vocabulary": self.vocabulary,
+            "title_counts": self.title_counts.tolist(),
+            "fitted_titles": self.fitted_titles,
+            "pieces": self.pieces,
+        }
+
+    @classmethod
+    def from_dict(cls, value: Any) -> TextEncoder:
+        """The inverse of `to_dict`."""
+        try:
+            encoder = cls(
+                TextOptions(**value["options"]),
+                [str(feature) for feature in value["vocabulary"]],
+                np.asarray(value["title_counts"], np.int64),
+                int(value["fitted_titles"]),
+                value["pieces"],
+            )
+            lengths_agree = len(encoder.vocabulary) == len(encoder.title_counts)
+            if encoder.pieces is not None:
+                json.loads(encoder.pieces)
+        except (KeyError, TypeError, ValueError) as error:
+            raise DataError(f"not a stored text encoder: {type(error).__name__} {error}") from None
+        if not lengths_agree or (encoder.pieces is None) == (encoder.options.tokenizer == "wordpieces"):
+            raise DataError("not a stored text encoder: its parts do not belong together")
+        return encoder
+
+    def _encode_batch(self, texts: Sequence[str]) -> sp.csr_array:
+        counts, words = _count_words(texts, self.options)
+        X: sp.csr_array = counts @ self._lookup(words)
+        X.sort_indices()
+        X.data *= self.idf[X.indices]
+        row_lengths = np.diff(X.indptr)
+        squares = np.bincount(np.repeat(np.arange(len(row_lengths)), row_lengths), X.data**2, len(row_lengths))
+        X.data /= np.repeat(np.sqrt(squares), row_lengths).astype(np.float32)
+        return X
+
+    def _lookup(self, words: list[str]) -> sp.csr_array:
+        """[words, V]: which features each word stands for; an unknown word is an empty row."""
+        if self._piece_model is None:
+            columns = np.fromiter(map(self._column_of.get, words, itertools.repeat(-1)), np.int32, len(words))
+            return _csr(np.arange(len(words)), columns, (len(words), self.feature_count))
+        pieces, names = _piece_lookup(words, self._piece_model)
+        columns = np.fromiter(map(self._column_of.get, names, itertools.repeat(-1)), np.int32, len(names))
+        lookup: sp.csr_array = pieces @ _csr(np.arange(len(names)), columns, (len(names), self.feature_count))
+        return lookup
+
+    @cached_property
+    def _column_of(self) -> dict[str, int]:
+        return {feature: column for column, feature in enumerate(self.vocabulary)}
+
+    @cached_property
+    def _piece_model(self) -> Tokenizer | None:
+        from tokenizers import Tokenizer
+
+        return None if self.pieces is None else Tokenizer.from_str(self.pieces)
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
+def _csr(rows: npt.NDArray[Any], columns: npt.NDArray[Any], shape: tuple[int, int]) -> sp.csr_array:
+    """Counts of (row, column) pairs, rows ascending; pairs with column -1 are left out."""
+    kept = columns >= 0
+    indptr = np.zeros(shape[0] + 1, np.int64)
+    np.cumsum(np.bincount(rows[kept], minlength=shape[0]), out=indptr[1:])
+    matrix = sp.csr_array((np.ones(int(indptr[-1]), np.float32), columns[kept], indptr), shape=shape)
+    matrix.sum_duplicates()
+    return matrix
+
+
+def _batches(texts: Iterable[str]) -> Iterator[list[str]]:
+    iterator = iter(texts)
+    while batch := list(itertools.islice(iterator, _TITLES_AT_ONCE)):
+        yield batch
+
+
+@cache
+def _word_or_line_break() -> re.Pattern[str]:
+    """A word of any script with the signs that end names such as c++ and c#; or the break between two titles.
+
+    A vowel sign or accent belongs to its word, though `\\w` does not know it. Beyond U+FFFF the block of the
+    Brahmic scripts is taken whole: single characters up there would cost `re` a linear search at every space.
+    """
+    marks = "".join(chr(code) for code in range(0x300, 0x10000) if unicodedata.category(chr(code))[0] == "M")
+    return re.compile(rf"\n|[\w{marks}\U00011000-\U00011fff]+[+#]*")
+
+
+def _tokens(texts: Sequence[str], lowercase: bool) -> list[str]:
+    """The words of all texts in one list, with a line break between one text and the next."""
+    joined = "\n".join(texts)
+    if joined.count("\n") != len(texts) - 1:
+        joined = "\n".join(text.replace("\n", " ") for text in texts)
+    joined = unicodedata.normalize("NFKC", joined.replace("_", " "))
+    # Nothing marks where a word of Han characters ends, so each stands alone.
+    joined = _HAN.sub(r" \g<0> ", joined)
+    return _word_or_line_break().findall(joined.lower() if lowercase else joined)
+
+
+def _count_words(texts: Iterable[str], options: TextOptions) -> tuple[sp.csr_array, list[str]]:
+    """[texts, words] counts and the distinct words in order of first sight, stop words left out."""
+    number: defaultdict[str, int] = defaultdict()
+    number.default_factory = number.__len__  # a new word gets the next free number
+    number["\n"] = 0
+    stops = STOP_WORDS[options.stop_words]
+    rows, columns, text_count = [], [], 0
+    for batch in _batches(texts):
+        tokens = _tokens(batch, options.lowercase)
+        ids = np.fromiter(map(number.__getitem__, tokens), np.int32, len(tokens))
+        breaks = ids == 0
+        rows.append(text_count + np.cumsum(breaks, dtype=np.int32)[~breaks])
+        columns.append(ids[~breaks] - 1)
+        text_count += len(batch)
+    words = list(number)[1:]
+    kept = np.fromiter((word.lower() not in stops for word in words), bool, len(words))
+    renumbered = np.where(kept, np.cumsum(kept) - 1, -1).astype(np.int32)
+    flat_rows, flat_columns = (np.concatenate(parts) if parts else np.zeros(0, np.int32) for parts in (rows, columns))
+    counts = _csr(flat_rows, renumbered[flat_columns], (text_count, int(kept.sum())))
+    return counts, list(itertools.compress(words, kept))
+
+
+def _train_pieces(words: list[str], counts: sp.csr_array, options: TextOptions) -> Tokenizer:
+    """Learn frequent parts of words by byte-pair merges over characters.
+
+    The library's own WordPiece trainer numbers continuations in hash order and so breaks ties differently in every
+    process; merges over characters with a mark at the word's start give the same model everywhere.
+    """
+    from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+
+    frequency = counts.sum(axis=0).astype(np.int64)
+    size = options.max_features or int(PIECES_PER_ROOT_TOKEN * np.sqrt(frequency.sum()))
+    model = Tokenizer(models.BPE())
+    model.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    trainer = trainers.BpeTrainer(vocab_size=size, show_progress=False)
+    repeated = (f"{_WORD_START}{word} " * times for word, times in zip(words, frequency.tolist(), strict=True))
+    model.train_from_iterator(repeated, trainer)
+    return model
+
+
+def _piece_lookup(words: list[str], model: Tokenizer) -> tuple[sp.csr_array, list[str]]:
+    """[words, pieces] counts, and the pieces by number."""
+    names: Mapping[str, int] = model.get_vocab()
+    pieces = [encoding.ids for encoding in model.encode_batch([_WORD_START + word for word in words])]
+    lengths = np.fromiter(map(len, pieces), np.int64, len(pieces))
+    columns = np.fromiter(itertools.chain.from_iterable(pieces), np.int32, int(lengths.sum()))
+    lookup = _csr(np.repeat(np.arange(len(words)), lengths), columns, (len(words), len(names)))
+    return lookup, sorted(names, key=names.__getitem__)
