@@ -1,0 +1,204 @@
+"""What a plug-in promises to the runner, and what the runner gives it.
+
+A method is one class with a typed config. It says under which names its paper varies it (`ablations`), with which
+settings the paper ran it (`presets`), and how it learns (`fit`). An augmentation changes the data before it, a
+reranker the predictions after it; both compose with every method.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, is_dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar, runtime_checkable
+
+import scipy.sparse as sp
+
+from xcbench.data import Dataset, TopK
+
+if TYPE_CHECKING:
+    from xcbench.bench.stages import Stage, StageWork
+
+Patch = Mapping[str, Any]
+"""Dotted config keys and the values they take: `{"graph.kind": "cooccurrence"}`."""
+
+Config = TypeVar("Config")
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True)
+class Ablation:
+    """One row of a paper's ablation table: the name it has there, and what it changes."""
+
+    title: str
+    patch: Patch
+
+
+@dataclass(frozen=True)
+class NoConfig:
+    """The config of what has nothing to set."""
+
+
+class Predictor(ABC):
+    """What training leaves behind. Lives in one folder and needs nothing of the training data."""
+
+    @abstractmethod
+    def predict(self, X: sp.csr_array, k: int) -> TopK:
+        """The k best labels of each row of X, k columns wide; -1 where there are fewer labels than that."""
+
+    @abstractmethod
+    def save(self, folder: Path) -> None:
+        """Write everything `load` needs; `xcbench.bench.codec.save_values` does it for arrays and tensors."""
+
+    @classmethod
+    @abstractmethod
+    def load(cls, folder: Path) -> Predictor:
+        """What `save` wrote. Nothing in the folder may run code: arrays, tensors and JSON, never a pickle."""
+
+
+@runtime_checkable
+class TextPredictor(Protocol):
+    """A predictor that reads the words themselves (their order, say) is given titles instead of rows of X."""
+
+    def predict_titles(self, titles: Sequence[str], k: int) -> TopK: ...
+
+
+class Rescorer(ABC):
+    """What a reranker has learnt: predictions in, better predictions out. Lives in one folder like a predictor."""
+
+    @abstractmethod
+    def rescore(self, predictions: TopK) -> TopK:
+        """Predictions of the same shape; labels may enter and leave."""
+
+    @abstractmethod
+    def save(self, folder: Path) -> None: ...
+
+    @classmethod
+    @abstractmethod
+    def load(cls, folder: Path) -> Rescorer: ...
+
+
+class Run(Protocol):
+    """What a plug-in is given beside the data."""
+
+    @property
+    def seed(self) -> int:
+        """The seed of this run, or of this member of an ensemble; a stage has its own, made of it."""
+
+    @property
+    def device(self) -> str:
+        """`cpu`, `cuda`, `cuda:1` ...: what torch calls it."""
+
+    @property
+    def unaugmented(self) -> Dataset:
+        """The data before any augmentation: what graphs, clusters and propensities should be counted on."""
+
+    def stage(
+        self,
+        name: str,
+        compute: Callable[[StageWork], Mapping[str, Any]],
+        *,
+        data: Dataset | Sequence[Dataset] = (),
+        config: Any = None,
+        after: Sequence[Stage] = (),
+        seeded: bool = True,
+        shared: bool = False,
+        version: str | None = None,
+    ) -> Stage:
+        """Declare a step whose output is kept; it is computed when first read. See `docs/writing-a-method.md`."""
+
+    def log(self, message: str) -> None:
+        """One line for the user and for the run's log."""
+
+    def progress(self, items: Iterable[Item], title: str, total: int | None = None) -> Iterable[Item]:
+        """Iterate under a progress bar; plain lines where there is no terminal."""
+
+    def owned_by(self, plugin: PlugIn[Any]) -> Run:
+        """The same run for a plug-in that this one calls: its stages are then shared with its own runs."""
+
+
+class PlugIn(ABC, Generic[Config]):
+    """What methods, augmentations and rerankers have in common."""
+
+    name: ClassVar[str]
+    code_version: ClassVar[str]
+    """Set by the registry: `version`, and for plug-ins from elsewhere also what identifies their code."""
+
+    config_type: ClassVar[type] = NoConfig
+    version: ClassVar[str] = "1"
+    """Raise it whenever the same config gives another result than before; stored results are then not reused."""
+    citation: ClassVar[str] = ""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+
+
+class Method(PlugIn[Config]):
+    """Learns from a dataset. The first line of a method's docstring is its title in listings."""
+
+    predictor_type: ClassVar[type[Predictor]]
+    ablations: ClassVar[Mapping[str, Ablation]] = {}
+    presets: ClassVar[Mapping[str, Patch]] = {}
+    """The paper's settings, by dataset. The one named like the dataset of a run is applied by itself."""
+
+    @abstractmethod
+    def fit(self, data: Dataset, run: Run) -> Predictor:
+        """Learn from `data.train` and the label text; never look at `data.test`."""
+
+    def stages(self, data: Dataset, run: Run) -> Mapping[str, Stage]:
+        """Declare the stages that `fit` will use, computing nothing; a dry run shows them."""
+        return {}
+
+    def estimate_memory(self, data: Dataset) -> int | None:
+        """Bytes that training will need at its peak, or None when nobody has worked it out."""
+        return None
+
+
+class Augmentation(PlugIn[Config]):
+    """Makes another dataset out of a dataset."""
+
+    @abstractmethod
+    def apply(self, data: Dataset, run: Run) -> Dataset:
+        """A dataset with other training points; labels and test points stay as they are."""
+
+
+class Reranker(PlugIn[Config]):
+    """Changes predictions after the fact, whatever method made them."""
+
+    rescorer_type: ClassVar[type[Rescorer]]
+
+    @abstractmethod
+    def fit(self, data: Dataset, run: Run) -> Rescorer:
+        """Learn what rescoring needs, a label graph say; never look at `data.test`."""
+
+
+Registered = TypeVar("Registered", bound=PlugIn[Any])
+
+
+def register_method(name: str) -> Callable[[type[Registered]], type[Registered]]:
+    """Give a method its name. The registry finds this line without importing the module: keep the name literal."""
+    return _named(name, Method)
+
+
+def register_augmentation(name: str) -> Callable[[type[Registered]], type[Registered]]:
+    """Give an augmentation its name; see `register_method`."""
+    return _named(name, Augmentation)
+
+
+def register_reranker(name: str) -> Callable[[type[Registered]], type[Registered]]:
+    """Give a reranker its name; see `register_method`."""
+    return _named(name, Reranker)
+
+
+def _named(name: str, kind: type[PlugIn[Any]]) -> Callable[[type[Registered]], type[Registered]]:
+    def decorate(cls: type[Registered]) -> type[Registered]:
+        if not issubclass(cls, kind):
+            raise TypeError(f"{cls.__name__} is registered as {name!r} but is not a subclass of {kind.__name__}")
+        if not is_dataclass(cls.config_type):
+            raise TypeError(f"{cls.__name__}.config_type must be a dataclass, got {cls.config_type!r}")
+        cls.name = name
+        cls.code_version = cls.version
+        return cls
+
+    return decorate
