@@ -1,0 +1,5 @@
+"""`python -m xcbench` is the command line."""
+
+from xcbench.cli import main
+
+main()
