@@ -1,0 +1,4 @@
+"""One YAML file a table or figure of a paper, and the papers' own figures as tidy tables in `paper/`.
+
+Installed as `xcbench.experiments`; `xcbench.bench.experiments` reads it.
+"""

@@ -1,0 +1,30 @@
+"""The process in which a launcher runs one command: `python -m xcbench.bench.worker run --method ...`.
+
+It dies with the process that started it, even when that one is killed without a chance to say so.
+"""
+
+import contextlib
+import ctypes
+import os
+import signal
+import sys
+
+PARENT_VARIABLE = "XCBENCH_LAUNCHER"
+
+
+def die_with_parent() -> None:
+    """Ask the kernel (Linux only) for SIGTERM when the launcher ends."""
+    if not sys.platform.startswith("linux"):
+        return
+    set_parent_death_signal = 1
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGTERM)
+    if os.environ.get(PARENT_VARIABLE, str(os.getppid())) != str(os.getppid()):  # it ended before we asked
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    die_with_parent()
+    from xcbench.cli import main
+
+    main(sys.argv[1:])
