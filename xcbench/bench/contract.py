@@ -111,6 +111,9 @@ class Run(Protocol):
     def log(self, message: str) -> None:
         """One line for the user and for the run's log."""
 
+    def report(self, name: str, value: Any) -> None:
+        """Keep a measurement (JSON: a curve, a count) in the run's record, for a figure that metrics cannot give."""
+
     def progress(self, items: Iterable[Item], title: str, total: int | None = None) -> Iterable[Item]:
         """Iterate under a progress bar; plain lines where there is no terminal."""
 

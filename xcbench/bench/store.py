@@ -14,8 +14,6 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from xcbench.data.topk import TopK
 from xcbench.errors import DataError, InputError, unknown_name
 from xcbench.files import home
@@ -29,7 +27,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Metric:
+class Measure:
     """A figure in percent with its 95% interval; NaN where the data does not define it."""
 
     value: float
@@ -69,7 +67,7 @@ class Record:
     ensemble: int
     config: Mapping[str, Any]
     """The resolved config: the method's own keys, and `augment` and `rerank` where there are such."""
-    metrics: Mapping[str, Metric]
+    metrics: Mapping[str, Measure]
     stages: tuple[StageReport, ...]
     train_seconds: float
     """Cost of training from nothing: what this run computed, and what reused stages took when they ran."""
@@ -79,6 +77,8 @@ class Record:
     peak_memory: int
     model_bytes: int
     test_points: int
+    reported: Mapping[str, Any]
+    """What the method measured of itself (`run.report`)."""
     environment: Mapping[str, Any]
     started: str
     finished: str
@@ -86,12 +86,7 @@ class Record:
 
     def predictions(self) -> TopK:
         """The stored top k of every test point."""
-        path = self.folder / "predictions.npz"
-        try:
-            with np.load(path, allow_pickle=False) as arrays:
-                return TopK(arrays["indices"], arrays["scores"])
-        except (OSError, ValueError, KeyError) as error:
-            raise DataError(f"cannot read the predictions: {error}", path) from error
+        return TopK.load(self.folder / "predictions.npz")
 
     def log(self) -> str:
         """What the run said while it worked."""
@@ -100,7 +95,7 @@ class Record:
     def to_json(self) -> dict[str, Any]:
         value = asdict(self)
         del value["folder"]
-        value["metrics"] = {name: _finite(asdict(metric)) for name, metric in self.metrics.items()}
+        value["metrics"] = [{"name": name, **_finite(asdict(metric))} for name, metric in self.metrics.items()]
         return {"schema": SCHEMA, **value}
 
 
@@ -162,7 +157,7 @@ def read_record(folder: Path) -> Record:
         if not isinstance(value, dict):
             raise DataError("expected a JSON object", path)
         value = _upgrade(value, path)
-        value["metrics"] = {name: Metric(**_nan(metric)) for name, metric in value["metrics"].items()}
+        value["metrics"] = {metric.pop("name"): Measure(**_nan(metric)) for metric in value["metrics"]}
         value["stages"] = tuple(StageReport(**stage) for stage in value["stages"])
         for name in ("ablations", "augment"):
             value[name] = tuple(value[name])

@@ -1,0 +1,54 @@
+"""Sharing a folder between processes: locks, sizes, and plain words for a disk that is full or read-only."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import filelock
+
+from xcbench.errors import XCBenchError
+
+_log = logging.getLogger(__name__)
+_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EEXIST}
+
+
+def lock_for(folder: Path) -> filelock.BaseFileLock:
+    """The lock of one folder of a store or cache. The system frees it when its process dies, however it dies."""
+    locks = folder.parent / ".locks"
+    locks.mkdir(parents=True, exist_ok=True)
+    return filelock.FileLock(locks / f"{folder.name}.lock")
+
+
+@contextlib.contextmanager
+def locked(folder: Path, what: str) -> Iterator[None]:
+    """Hold the lock of a folder; whoever has to wait for another process says so."""
+    lock = lock_for(folder)
+    try:
+        lock.acquire(timeout=0)
+    except filelock.Timeout:
+        _log.info("%s: waiting for another process that is at work on it", what)
+        lock.acquire(poll_interval=0.2)
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+@contextlib.contextmanager
+def in_plain_words(folder: Path) -> Iterator[None]:
+    """Turn what a full, read-only or forbidden disk raises into one line."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _DISK:
+            raise
+        raise XCBenchError(f"cannot write {error.filename or folder}: {error.strerror}") from error
+
+
+def folder_size(folder: Path) -> int:
+    """Bytes of all files below a folder."""
+    return sum(p.stat().st_size for p in folder.rglob("*") if p.is_file())

@@ -1,0 +1,57 @@
+"""How long something took and how much memory the process held at its peak meanwhile."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from types import TracebackType
+
+import psutil
+
+_EVERY = 0.02
+
+
+class Meter:
+    """Measures the block under `with`: `seconds`, and `peak_memory` in bytes of resident memory.
+
+    A thread samples the process. It cannot run while a compiled kernel holds the interpreter, so the kernel's
+    own high-water mark decides whenever it rose within the block.
+    """
+
+    def __enter__(self) -> Meter:
+        self._process = psutil.Process()
+        self._mark = _high_water()
+        self.peak_memory = self._process.memory_info().rss
+        self.seconds = 0.0
+        self._done = threading.Event()
+        self._sampler = threading.Thread(target=self._sample, name="xcbench-meter", daemon=True)
+        self._start = time.perf_counter()
+        self._sampler.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.seconds = time.perf_counter() - self._start
+        self._done.set()
+        self._sampler.join()
+        self._look()
+        if (mark := _high_water()) > self._mark:
+            self.peak_memory = max(self.peak_memory, mark)
+
+    def _sample(self) -> None:
+        while not self._done.wait(_EVERY):
+            self._look()
+
+    def _look(self) -> None:
+        self.peak_memory = max(self.peak_memory, self._process.memory_info().rss)
+
+
+def _high_water() -> int:
+    if sys.platform == "win32":
+        return int(psutil.Process().memory_info().peak_wset)
+    import resource
+
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024

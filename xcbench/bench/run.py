@@ -1,0 +1,250 @@
+"""Runs: train, predict, evaluate, and keep the record; or return the record that exists."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from xcbench.bench.cache import StageCache, StageNote
+from xcbench.bench.context import RunContext
+from xcbench.bench.disk import folder_size, in_plain_words, locked
+from xcbench.bench.environment import choose_device, code_digest, describe_environment
+from xcbench.bench.meter import Meter
+from xcbench.bench.model import Model
+from xcbench.bench.resolve import ResolvedRun, resolve
+from xcbench.bench.spec import OverwriteStrategy, RunSpec
+from xcbench.bench.stages import Stage
+from xcbench.bench.store import Measure, Record, StageReport, Store
+from xcbench.data import Dataset, TopK
+from xcbench.evaluate import evaluate
+from xcbench.files import atomic_folder, write_json
+from xcbench.threads import set_threads
+
+DEPTH = 100
+"""How many labels a point are kept: filters and new metrics are applied afterwards and need some room."""
+
+_log = logging.getLogger(__name__)
+
+
+def run(
+    spec: RunSpec,
+    *,
+    data: Dataset | None = None,
+    store: str | Path | Store | None = None,
+    cache: str | Path | StageCache | None = None,
+    device: str = "auto",
+    overwrite: OverwriteStrategy = OverwriteStrategy.KEEP,
+) -> Record:
+    """The record of a run, from the store if it is there.
+
+    `data` stands in for the dataset that the spec names. Two processes that ask for the same run do not both
+    compute it: the second waits and returns the first one's record.
+    """
+    store = store if isinstance(store, Store) else Store(store)
+    cache = cache if isinstance(cache, StageCache) else StageCache(cache)
+    resolved = resolve(spec, data)
+    if overwrite is OverwriteStrategy.KEEP and (record := _stored(resolved, store)):
+        return record
+    folder = store.path(resolved.id)
+    with in_plain_words(store.folder), locked(folder, f"run {resolved.id}"):
+        if overwrite is OverwriteStrategy.KEEP and (record := _stored(resolved, store)):
+            return record
+        return _execute(resolved, folder, cache, device, overwrite)
+
+
+def _stored(resolved: ResolvedRun, store: Store) -> Record | None:
+    record = store.get(resolved.id)
+    if record is not None:
+        other = (
+            "" if record.environment.get("code") == code_digest() else " by other code than this (--force redoes it)"
+        )
+        _log.info("run %s: in the store, finished %s%s", record.id, record.finished, other)
+    return record
+
+
+def _execute(
+    resolved: ResolvedRun, folder: Path, cache: StageCache, device: str, overwrite: OverwriteStrategy
+) -> Record:
+    started = _now()
+    with _captured_log() as lines, Meter() as whole:
+        device, threads = choose_device(device), set_threads()
+        _log.info("run %s: %s on %s (seed %d)", resolved.id, _title(resolved), resolved.data.name, resolved.spec.seed)
+        context = _context(resolved, cache, device, overwrite)
+        with Meter() as training:
+            model = train(resolved, context)
+        test = resolved.data.test
+        with Meter() as predicting:
+            predictions = model.predict(test.X, min(DEPTH, model.label_count), test.titles)
+        metrics = measure(predictions, resolved.data)
+    stages = context.stage_reports()
+    with atomic_folder(folder) as part:
+        predictions.save(part / "predictions.npz")
+        (part / "model").mkdir()
+        model.save(part / "model")
+        _log.info("run %s: %.1f s, peak %.0f MiB", resolved.id, whole.seconds, whole.peak_memory / 2**20)
+        (part / "log.txt").write_text("".join(f"{line}\n" for line in lines), "utf-8")
+        record = Record(
+            id=resolved.id,
+            **_asked(resolved),
+            metrics=metrics,
+            stages=stages,
+            train_seconds=training.seconds - context.journal.seconds + _stage_seconds(stages),
+            predict_seconds=predicting.seconds,
+            seconds=whole.seconds,
+            peak_memory=whole.peak_memory,
+            model_bytes=folder_size(part / "model"),
+            test_points=len(test),
+            reported=context.journal.reported,
+            environment=describe_environment(device, threads),
+            started=started,
+            finished=_now(),
+            folder=folder,
+        )
+        write_json(part / "record.json", record.to_json())
+    return record
+
+
+def train(resolved: ResolvedRun, context: RunContext) -> Model:
+    """Augment, fit every member, and put together what predicts."""
+    data = augmented(resolved, context)
+    members = []
+    for number in range(resolved.spec.ensemble):
+        if resolved.spec.ensemble > 1:
+            _log.info("member %d of %d", number + 1, resolved.spec.ensemble)
+        members.append(resolved.method.fit(data, context.member(number)))
+    rescorer = resolved.reranker.fit(data, context.owned_by(resolved.reranker)) if resolved.reranker else None
+    original = resolved.data
+    return Model(tuple(members), original.label_count, rescorer, original.encoder, original.label_titles)
+
+
+def augmented(resolved: ResolvedRun, context: RunContext) -> Dataset:
+    """The data that the method will see."""
+    data = resolved.data
+    for augmentation in resolved.augmentations:
+        data = augmentation.apply(data, context.owned_by(augmentation))
+        _log.info("augmentation %s: %d training points", augmentation.name, len(data.train))
+    return data
+
+
+def measure(predictions: TopK, data: Dataset) -> dict[str, Measure]:
+    """The default metrics with their 95% intervals. They are always taken on the data as it was before augmentation."""
+    evaluation = evaluate(predictions, data)
+    intervals = evaluation.intervals()
+    return {
+        name: Measure(value, intervals[name].low, intervals[name].high) for name, value in evaluation.values().items()
+    }
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a run would do."""
+
+    resolved: ResolvedRun
+    record: Record | None
+    """The stored record, if there is one: the run would return it."""
+    stages: tuple[tuple[int, Stage, StageNote | None], ...]
+    """Member, stage and, if it is cached, its note."""
+    memory: int | None
+    memory_source: str
+    """Where the estimate comes from."""
+
+
+def plan(
+    spec: RunSpec,
+    *,
+    data: Dataset | None = None,
+    store: str | Path | Store | None = None,
+    cache: str | Path | StageCache | None = None,
+    device: str = "auto",
+) -> Plan:
+    """What `run` would do, without training. (Augmentations are applied: stages depend on what they give.)"""
+    store = store if isinstance(store, Store) else Store(store)
+    cache = cache if isinstance(cache, StageCache) else StageCache(cache)
+    resolved = resolve(spec, data)
+    context = _context(resolved, cache, choose_device(device), OverwriteStrategy.KEEP)
+    seen = augmented(resolved, context)
+    for number in range(spec.ensemble):
+        resolved.method.stages(seen, context.member(number))
+    declared = tuple(
+        (number, stage, cache.note(owner, stage.name, stage.key))
+        for (number, _), (stage, owner) in context.journal.stages.items()
+    )
+    memory, source = _estimate_memory(resolved, seen, store)
+    return Plan(resolved, store.get(resolved.id), declared, memory, source)
+
+
+def _estimate_memory(resolved: ResolvedRun, data: Dataset, store: Store) -> tuple[int | None, str]:
+    alike = [
+        record.peak_memory
+        for record in store.records()
+        if (record.method, record.fingerprint) == (resolved.method.name, resolved.data.fingerprint)
+    ]
+    if alike:
+        return max(alike), f"the most that {len(alike)} stored runs of this method on this data took"
+    estimate = resolved.method.estimate_memory(data)
+    return estimate, "the method's own estimate" if estimate is not None else "neither a stored run nor an estimate"
+
+
+def _context(resolved: ResolvedRun, cache: StageCache, device: str, overwrite: OverwriteStrategy) -> RunContext:
+    return RunContext(resolved.spec.seed, device, resolved.data, cache, resolved.method, overwrite)
+
+
+def _asked(resolved: ResolvedRun) -> dict[str, Any]:
+    spec = resolved.spec
+    return {
+        "method": resolved.method.name,
+        "method_version": resolved.method.code_version,
+        "dataset": resolved.data.name,
+        "fingerprint": resolved.data.fingerprint,
+        "ablations": tuple(spec.ablations),
+        "augment": tuple(plugin.name for plugin in resolved.augmentations),
+        "rerank": resolved.reranker.name if resolved.reranker else None,
+        "preset": resolved.preset,
+        "overrides": dict(spec.overrides),
+        "seed": spec.seed,
+        "ensemble": spec.ensemble,
+        "config": resolved.config,
+    }
+
+
+def _stage_seconds(stages: tuple[StageReport, ...]) -> float:
+    """Each distinct stage once, however many members share it."""
+    return sum({stage.key: stage.seconds for stage in stages}.values())
+
+
+def _title(resolved: ResolvedRun) -> str:
+    parts = [resolved.method.name, *resolved.spec.ablations]
+    parts += [f"augmented by {plugin.name}" for plugin in resolved.augmentations]
+    parts += [f"reranked by {resolved.reranker.name}"] if resolved.reranker else []
+    parts += [f"preset {resolved.preset}"] if resolved.preset else []
+    parts += [f"{resolved.spec.ensemble} members"] if resolved.spec.ensemble > 1 else []
+    return ", ".join(parts)
+
+
+@contextlib.contextmanager
+def _captured_log() -> Iterator[list[str]]:
+    """Collect what xcbench logs, with the time of day."""
+    lines: list[str] = []
+
+    class Collector(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            lines.append(f"{datetime.now():%H:%M:%S} {record.getMessage()}")
+
+    logger, handler = logging.getLogger("xcbench"), Collector(logging.INFO)
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(min(level or logging.INFO, logging.INFO))
+    try:
+        yield lines
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+
+
+def _now() -> str:
+    return datetime.now(timezone.utc).isoformat(timespec="seconds")
