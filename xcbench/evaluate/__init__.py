@@ -1,0 +1,46 @@
+"""Metrics from predictions, never from a model: values, per-point scores, frequency bins, intervals, paired tests.
+
+`evaluate(predictions, dataset, metrics)` is the door; docs/metrics.md has every definition. Imports only `data`.
+"""
+
+from xcbench.evaluate.bins import contributions, frequency_bins
+from xcbench.evaluate.evaluation import Evaluation, evaluate
+from xcbench.evaluate.metric import DEFAULT_METRICS, Metric, parse_metric, parse_metrics
+from xcbench.evaluate.points import PointScores
+from xcbench.evaluate.statistics import (
+    Bootstrap,
+    Comparison,
+    Interval,
+    Spread,
+    TieGroup,
+    compare,
+    holm,
+    sign_flip_test,
+    spread,
+    tie_group,
+)
+from xcbench.evaluate.truth import Truth, inverse_propensity
+
+__all__ = [
+    "DEFAULT_METRICS",
+    "Bootstrap",
+    "Comparison",
+    "Evaluation",
+    "Interval",
+    "Metric",
+    "PointScores",
+    "Spread",
+    "TieGroup",
+    "Truth",
+    "compare",
+    "contributions",
+    "evaluate",
+    "frequency_bins",
+    "holm",
+    "inverse_propensity",
+    "parse_metric",
+    "parse_metrics",
+    "sign_flip_test",
+    "spread",
+    "tie_group",
+]
