@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import json
 import re
 import unicodedata
 from collections import defaultdict
@@ -139,8 +138,6 @@ class TextEncoder:
                 value["pieces"],
             )
             lengths_agree = len(encoder.vocabulary) == len(encoder.title_counts)
-            if encoder.pieces is not None:
-                json.loads(encoder.pieces)
         except (KeyError, TypeError, ValueError) as error:
             raise DataError(f"not a stored text encoder: {type(error).__name__} {error}") from None
         if not lengths_agree or (encoder.pieces is None) == (encoder.options.tokenizer == "wordpieces"):
@@ -173,9 +170,14 @@ class TextEncoder:
 
     @cached_property
     def _piece_model(self) -> Tokenizer | None:
+        if self.pieces is None:
+            return None
         from tokenizers import Tokenizer
 
-        return None if self.pieces is None else Tokenizer.from_str(self.pieces)
+        try:
+            return Tokenizer.from_str(self.pieces)
+        except Exception as error:  # the library raises nothing more precise
+            raise DataError(f"not a stored word-piece model: {error}") from None
 
 
 def _is_count(value: Any) -> bool:

@@ -1,0 +1,165 @@
+"""Text to TF-IDF: words of any script, hand-computed weights, and an encoder that survives storage unchanged."""
+
+import json
+import math
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from xcbench.data import text
+from xcbench.data.text import TextEncoder, TextOptions
+from xcbench.errors import DataError, InputError
+
+TITLES = ["red apple pie", "green apple", "apple and pear", "the pear tree", "C++ primer", "C primer"]
+
+
+def words_of(title, **options):
+    """The features of one title, through the public way: an encoder fitted on nothing else."""
+    return set(TextEncoder.fit([title], **options).vocabulary)
+
+
+@pytest.mark.parametrize(
+    ("title", "words"),
+    [
+        ("C++ and C#, not c", {"c++", "and", "c#", "not", "c"}),
+        ("python3-numpy: snake_case", {"python3", "numpy", "snake", "case"}),
+        ("Привет, МИР!", {"привет", "мир"}),
+        ("हिन्दी शब्द", {"हिन्दी", "शब्द"}),
+        ("日本語 text", {"日", "本", "語", "text"}),
+        ("محرك البحث", {"محرك", "البحث"}),
+        ("한국어 책", {"한국어", "책"}),
+        ("two\nlines\r\tand tabs", {"two", "lines", "and", "tabs"}),
+        ("cafe\u0301 café", {"café"}),
+        ("ｆｕｌｌ width", {"full", "width"}),
+        ("💡 idea + # -- 42", {"idea", "42"}),
+    ],
+)
+def test_words_of_every_script_are_found(title, words):
+    assert words_of(title) == words
+
+
+def test_case_is_kept_where_asked():
+    assert words_of("US us", lowercase=False) == {"US", "us"}
+
+
+def test_weights_are_those_computed_by_hand():
+    encoder = TextEncoder.fit(["a a b", "a c", "c"])
+    assert encoder.vocabulary == ["a", "c", "b"]  # by titles found in, then by name
+    row = encoder.encode(["a a b unknown"]).toarray()[0]
+    a, b = 2 * (math.log(4 / 3) + 1), math.log(4 / 2) + 1
+    np.testing.assert_allclose(row, np.array([a, 0, b]) / math.hypot(a, b), rtol=1e-6)
+
+
+def test_weights_agree_with_scikit_learn():
+    vectorizer = pytest.importorskip("sklearn.feature_extraction.text").TfidfVectorizer(token_pattern=r"\w+[+#]*")
+    expected = vectorizer.fit(TITLES).transform([*TITLES, "apple apple primer"]).toarray()
+    encoder = TextEncoder.fit(TITLES)
+    ours = encoder.encode([*TITLES, "apple apple primer"]).toarray()
+    order = [encoder.vocabulary.index(word) for word in vectorizer.get_feature_names_out()]
+    np.testing.assert_allclose(ours[:, order], expected, rtol=1e-5)
+
+
+def test_options_choose_the_vocabulary():
+    assert TextEncoder.fit(TITLES, min_count=2).vocabulary == ["apple", "pear", "primer"]
+    assert TextEncoder.fit(TITLES, max_features=1).vocabulary == ["apple"]
+    assert words_of("The pear and THE tree", stop_words="english") == {"pear", "tree"}
+    assert words_of("The pear", stop_words="english", lowercase=False) == {"pear"}
+
+
+@pytest.mark.parametrize("tokenizer", ["words", "wordpieces"])
+def test_a_stored_encoder_encodes_alike(tokenizer):
+    encoder = TextEncoder.fit(TITLES, tokenizer=tokenizer)
+    again = TextEncoder.from_dict(json.loads(json.dumps(encoder.to_dict())))
+    new = [*TITLES, "a pear pie primer", "", "nothing-known 日本"]
+    ours, theirs = encoder.encode(new), again.encode(new)
+    assert again.feature_count == encoder.feature_count == ours.shape[1]
+    np.testing.assert_array_equal(ours.toarray(), theirs.toarray())
+
+
+def test_pieces_share_what_words_cannot():
+    """An unseen word gives nothing as a word, but the pieces that it shares with seen ones as pieces."""
+    titles = ["walking talking", "walked talked", "walks talks"] * 5
+    assert TextEncoder.fit(titles).encode(["walker"]).nnz == 0
+    pieces = TextEncoder.fit(titles, tokenizer="wordpieces", max_features=20)
+    assert pieces.feature_count <= 20
+    unseen, seen = pieces.encode(["walker"]), pieces.encode(["walked", "talks"])
+    similarity = (unseen @ seen.T).toarray()[0]
+    assert similarity[0] > similarity[1]
+
+
+def test_pieces_are_the_same_in_every_process():
+    """The library hashes with a key of its own in each process, and a model that depends on it would show here."""
+    program = (
+        "import hashlib, json, random; from xcbench.data.text import TextEncoder\n"
+        "dice = random.Random(3); letters = 'abcdefgh'\n"
+        "titles = [' '.join(''.join(dice.choices(letters, k=5)) for _ in range(4)) for _ in range(200)]\n"
+        "encoder = TextEncoder.fit(titles, tokenizer='wordpieces', max_features=300)\n"
+        "print(hashlib.sha256(json.dumps(encoder.to_dict()).encode()).hexdigest())\n"
+    )
+    seen = {subprocess.run([sys.executable, "-c", program], capture_output=True, check=True).stdout for _ in range(3)}
+    assert len(seen) == 1
+
+
+def test_batches_do_not_change_the_result(monkeypatch):
+    whole = TextEncoder.fit(TITLES)
+    rows = whole.encode(TITLES).toarray()
+    monkeypatch.setattr(text, "_TITLES_AT_ONCE", 2)
+    parts = TextEncoder.fit(iter(TITLES))
+    assert parts.vocabulary == whole.vocabulary
+    np.testing.assert_array_equal(parts.encode(TITLES).toarray(), rows)
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.lists(st.text(max_size=30), min_size=1, max_size=8),
+    st.sampled_from(["words", "wordpieces"]),
+    st.sampled_from(["none", "english"]),
+)
+def test_any_text_gives_unit_rows_or_empty_ones(titles, tokenizer, stop_words):
+    try:
+        encoder = TextEncoder.fit(titles, tokenizer=tokenizer, stop_words=stop_words)
+    except DataError:
+        return
+    X = encoder.encode(titles)
+    assert X.shape == (len(titles), encoder.feature_count)
+    assert X.dtype == np.float32
+    assert X.has_canonical_format
+    lengths = np.sqrt((X.toarray().astype(np.float64) ** 2).sum(axis=1))
+    assert np.all((lengths == 0) | (np.abs(lengths - 1) < 1e-5))
+    assert X.nnz > 0
+    one_by_one = [encoder.encode([title]).toarray()[0] for title in titles]
+    np.testing.assert_array_equal(X.toarray(), one_by_one)
+
+
+def test_tiny_and_empty_text():
+    encoder = TextEncoder.fit(["x"])
+    assert encoder.encode([]).shape == (0, 1)
+    assert encoder.encode(["", "y"]).nnz == 0
+    for nothing in ([], [""], ["...", "--"], ["the of"]):
+        with pytest.raises(DataError, match="no title holds a single word"):
+            TextEncoder.fit(nothing, stop_words="english")
+    with pytest.raises(DataError, match="min_count"):
+        TextEncoder.fit(["a b", "c"], min_count=2)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"tokenizer": "bpe"}, {"stop_words": "klingon"}, {"min_count": 0}, {"max_features": 0}, {"max_features": True}],
+)
+def test_wrong_options_are_refused(wrong):
+    with pytest.raises(InputError):
+        TextOptions(**wrong)
+
+
+def test_what_is_no_encoder_is_refused():
+    stored = TextEncoder.fit(TITLES).to_dict()
+    for wrong in (None, {}, stored | {"vocabulary": ["a"]}, stored | {"pieces": "{}"}, stored | {"title_counts": "x"}):
+        with pytest.raises(DataError, match="not a stored text encoder"):
+            TextEncoder.from_dict(wrong)
+    pieces = TextEncoder.fit(TITLES, tokenizer="wordpieces").to_dict()
+    with pytest.raises(DataError, match="not a stored word-piece model"):
+        TextEncoder.from_dict(pieces | {"pieces": "{}"}).encode(["a"])
