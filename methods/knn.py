@@ -70,7 +70,7 @@ class Knn(Method[KnnConfig]):
 
     config_type = KnnConfig
     predictor_type = KnnPredictor
-    ablations: ClassVar = {"text": Ablation("kNN + label text", {"text_weight": 0.5})}
+    ablations: ClassVar = {"text": Ablation("kNN + label text", {"text_weight": 0.25})}
 
     def fit(self, data: Dataset, run: Run) -> KnnPredictor:
         config = self.config

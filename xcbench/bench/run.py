@@ -200,6 +200,7 @@ def _asked(resolved: ResolvedRun) -> dict[str, Any]:
         "method": resolved.method.name,
         "method_version": resolved.method.code_version,
         "dataset": resolved.data.name,
+        "dataset_source": str(Path(spec.dataset).absolute()) if Path(spec.dataset).exists() else spec.dataset,
         "fingerprint": resolved.data.fingerprint,
         "ablations": tuple(spec.ablations),
         "augment": tuple(plugin.name for plugin in resolved.augmentations),

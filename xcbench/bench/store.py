@@ -57,6 +57,8 @@ class Record:
     method: str
     method_version: str
     dataset: str
+    dataset_source: str
+    """What loads the dataset again: its name, or the path it came from."""
     fingerprint: str
     ablations: tuple[str, ...]
     augment: tuple[str, ...]

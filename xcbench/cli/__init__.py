@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import cyclopts
 
 from xcbench import __version__
+from xcbench.cli import cache, check, compare, listing, predict, run, table
 from xcbench.errors import XCBenchError
 
 app = cyclopts.App(
@@ -16,6 +17,15 @@ app = cyclopts.App(
     help="The benchmark framework for extreme classification.",
     version=__version__,
 )
+app.command(listing.list_, name="list")
+app.command(run.run)
+app.command(predict.predict)
+app.command(compare.compare)
+app.command(check.check)
+app.command(cache.app)
+app.command(table.table)
+app.command(table.claims)
+app.command(table.plot)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
