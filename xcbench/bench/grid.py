@@ -10,6 +10,21 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
+
+NOTHING = "–"
+
+
+class Notes:
+    """Footnotes, each said once and numbered from 1."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    def number(self, text: str) -> int:
+        if text not in self.texts:
+            self.texts.append(text)
+        return self.texts.index(text) + 1
 
 
 @dataclass(frozen=True)
@@ -48,6 +63,13 @@ class Grid:
 
     def legend_with(self, best: str, tied: str) -> list[str]:
         return [sentence.format(best=best, tied=tied) for sentence in self.legend]
+
+
+def show(grids: Sequence[Grid], form: Literal["text", "md", "latex", "html"], title: str) -> str:
+    """Grids in one of the forms; the title is that of the page, where there is one."""
+    if form == "html":
+        return as_html(grids, title)
+    return {"text": as_text, "md": as_markdown, "latex": as_latex}[form](grids)
 
 
 def as_text(grids: Sequence[Grid]) -> str:
