@@ -80,8 +80,8 @@ def parse_metric(name: str) -> Metric:
     family, at, k = name.strip().partition("@")
     known = {spelling.lower(): spelling for spelling in FAMILIES}
     if family.lower() not in known:
-        near = difflib.get_close_matches(family.lower(), known, n=1, cutoff=0.4)
-        hint = f"did you mean {known[near[0]]}{at}{k}?" if near else f"known: {', '.join(FAMILIES)}, each with @k"
+        near = [known[match] + at + k for match in difflib.get_close_matches(family.lower(), known, cutoff=0.4)]
+        hint = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(FAMILIES)}, each with @k"
         raise InputError(f"unknown metric {name!r}; {hint}")
     family = known[family.lower()]
     if not at:

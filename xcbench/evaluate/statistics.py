@@ -2,7 +2,7 @@
 
 Everything rests on one bootstrap: units are drawn with replacement, and each metric is computed anew as the ratio of
 its resampled numerator and denominator. All scores of a `Bootstrap` see the same draws, so differences between runs
-are paired. Results depend on the seed and on nothing else.
+are paired. Results depend on the scores and the seed, not on time, threads or the company a score is in.
 """
 
 from __future__ import annotations
@@ -61,8 +61,6 @@ class Bootstrap:
     """Resampled values of several scores over the same units: one set of draws, any number of questions."""
 
     def __init__(self, scores: Sequence[PointScores], resamples: int = 2000, seed: int = 0) -> None:
-        if len({(len(score), score.metric.is_coverage) for score in scores}) != 1:
-            raise InputError("only scores over the same points can be resampled together")
         if resamples < 1:
             raise InputError(f"there must be at least one resample, got {resamples}")
         self.values = np.array([score.value for score in scores])
@@ -143,6 +141,8 @@ def _columns(scores: Sequence[PointScores], rng: np.random.Generator) -> FloatAr
     Many units become sums over random groups of nearly equal size, to be drawn as a whole: their spread estimates the
     same as the spread of the points, so a million points cost no more than some thousands.
     """
+    if len({(len(score), score.metric.is_coverage) for score in scores}) != 1:
+        raise InputError("only scores over the same points can be resampled together")
     units = len(scores[0])
     shuffled = rng.permutation(units) if units > MOST_UNITS else np.arange(units)
     starts = np.arange(min(units, MOST_UNITS)) * units // max(1, min(units, MOST_UNITS))
