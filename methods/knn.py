@@ -11,8 +11,7 @@ from typing import ClassVar
 import numpy as np
 import scipy.sparse as sp
 
-from xcbench.bench.codec import load_values, save_values
-from xcbench.bench.contract import Ablation, Method, Predictor, Run, register_method
+from xcbench.bench import Ablation, Method, Predictor, Run, load_values, register_method, save_values
 from xcbench.data import Dataset, TopK
 from xcbench.errors import InputError
 from xcbench.shortlist.product import best_of_product

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import scipy.sparse as sp
 
-from xcbench.bench.codec import load_values, save_values
-from xcbench.bench.contract import Method, NoConfig, Predictor, Run, register_method
+from xcbench.bench import Method, NoConfig, Predictor, Run, load_values, register_method, save_values
 from xcbench.data import Dataset, TopK
 from xcbench.errors import InputError
 from xcbench.shortlist.product import best_of_product

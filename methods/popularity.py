@@ -6,8 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from xcbench.bench.codec import load_values, save_values
-from xcbench.bench.contract import Method, NoConfig, Predictor, Run, register_method
+from xcbench.bench import Method, NoConfig, Predictor, Run, load_values, register_method, save_values
 from xcbench.data import Dataset, TopK
 
 

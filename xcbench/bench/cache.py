@@ -18,7 +18,7 @@ from typing import Any
 import filelock
 
 from xcbench.bench.codec import load_values, save_values
-from xcbench.bench.disk import folder_size, lock_for, locked
+from xcbench.bench.disk import clear_remains, folder_size, lock_for, locked
 from xcbench.bench.environment import code_digest
 from xcbench.bench.meter import Meter
 from xcbench.errors import DataError
@@ -135,8 +135,7 @@ class StageCache:
 
     def _prepare(self, folder: Path, keep_checkpoints: bool) -> Path:
         """Clear what an earlier owner of the lock left half-written, and make the folder for checkpoints."""
-        for remainder in folder.parent.glob(f".{folder.name}.*"):
-            shutil.rmtree(remainder, ignore_errors=True)
+        clear_remains(folder)
         checkpoints = folder.with_name(f"{folder.name}.checkpoints")
         if not keep_checkpoints:
             shutil.rmtree(checkpoints, ignore_errors=True)

@@ -8,15 +8,16 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, TypeVar
 
 from tqdm import tqdm
 
 from xcbench.bench.cache import StageCache, StageNote
-from xcbench.bench.contract import PlugIn
+from xcbench.bench.contract import PlugIn, check_name
 from xcbench.bench.environment import code_digest
 from xcbench.bench.spec import OverwriteStrategy
-from xcbench.bench.stages import CORE_VERSION, Stage, StageWork, derive_seed
+from xcbench.bench.stages import CORE_VERSION, Stage, StageWork, derive_seed, seed_generators
 from xcbench.bench.store import StageReport
 from xcbench.data import Dataset
 from xcbench.errors import XCBenchError
@@ -94,6 +95,7 @@ class RunContext:
         shared: bool = False,
         version: str | None = None,
     ) -> Stage:
+        check_name(name, "stage")
         base = self.shared_seed if shared and self.shared_seed is not None else self.seed
         datasets = [data] if isinstance(data, Dataset) else data
         inputs = {
@@ -133,12 +135,13 @@ class RunContext:
     def _compute(
         self, stage: Stage, compute: Callable[[StageWork], Mapping[str, Any]], redo: bool
     ) -> tuple[StageNote, dict[str, Any], bool]:
-        def work(checkpoints: Any) -> Mapping[str, Any]:
+        def work(checkpoints: Path) -> Mapping[str, Any]:
             _log.info("stage %s: started", stage.name)
             self.journal.at_work.append(stage)
             try:
-                seed = stage.inputs["seed"]
-                return compute(StageWork(seed or 0, self.device, checkpoints, self.log, self.progress))
+                seed = stage.inputs["seed"] or 0
+                seed_generators(seed)
+                return compute(StageWork(seed, self.device, checkpoints, self.log, self.progress))
             finally:
                 self.journal.at_work.pop()
 

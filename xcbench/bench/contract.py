@@ -7,9 +7,10 @@ reranker the predictions after it; both compose with every method.
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar, runtime_checkable
 
@@ -194,12 +195,22 @@ def register_reranker(name: str) -> Callable[[type[Registered]], type[Registered
     return _named(name, Reranker)
 
 
+def check_name(name: str, kind: str) -> None:
+    """Names become parts of file names and command lines, so they are kept plain."""
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.+-]*", name):
+        raise ValueError(f"a {kind}'s name is letters, digits and _ . + - only, got {name!r}")
+
+
 def _named(name: str, kind: type[PlugIn[Any]]) -> Callable[[type[Registered]], type[Registered]]:
+    check_name(name, kind.__name__.lower())
+
     def decorate(cls: type[Registered]) -> type[Registered]:
         if not issubclass(cls, kind):
             raise TypeError(f"{cls.__name__} is registered as {name!r} but is not a subclass of {kind.__name__}")
         if not is_dataclass(cls.config_type):
             raise TypeError(f"{cls.__name__}.config_type must be a dataclass, got {cls.config_type!r}")
+        if taken := {"augment", "rerank"} & {field.name for field in fields(cls.config_type)}:
+            raise TypeError(f"{cls.config_type.__name__}.{min(taken)}: this key leads to the settings of plug-ins")
         cls.name = name
         cls.code_version = cls.version
         return cls

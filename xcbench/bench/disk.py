@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import logging
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import filelock
 from xcbench.errors import XCBenchError
 
 _log = logging.getLogger(__name__)
-_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EEXIST}
+_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR}
 
 
 def lock_for(folder: Path) -> filelock.BaseFileLock:
@@ -46,7 +47,13 @@ def in_plain_words(folder: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno not in _DISK:
             raise
-        raise XCBenchError(f"cannot write {error.filename or folder}: {error.strerror}") from error
+        raise XCBenchError(f"{error.filename or folder}: {error.strerror}") from error
+
+
+def clear_remains(folder: Path) -> None:
+    """Delete what a killed process left of an attempt to write this folder. Only for who holds its lock."""
+    for remainder in folder.parent.glob(f".{folder.name}.*"):
+        shutil.rmtree(remainder, ignore_errors=True)
 
 
 def folder_size(folder: Path) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from xcbench.bench import registry
@@ -28,6 +29,11 @@ class ResolvedRun:
     """The preset that was applied, if any."""
 
     @property
+    def ablations(self) -> tuple[str, ...]:
+        """Their order and repetitions mean nothing."""
+        return tuple(sorted(set(self.spec.ablations)))
+
+    @property
     def config(self) -> dict[str, Any]:
         """Every setting: the method's own keys, and those of augmentations and reranker under their names."""
         config: dict[str, Any] = canonical(self.method.config)
@@ -49,7 +55,7 @@ class ResolvedRun:
             "core": CORE_VERSION,
             "code": [f"{plugin.name} {plugin.code_version}" for plugin in plugins],
             "config": self.config,
-            "ablations": sorted(self.spec.ablations),
+            "ablations": self.ablations,
             "data": self.data.fingerprint,
             "seed": self.spec.seed,
             "ensemble": self.spec.ensemble,
@@ -72,7 +78,7 @@ def resolve(spec: RunSpec, data: Dataset | None = None) -> ResolvedRun:
         raise InputError(f"a seed is at least 0, got {spec.seed}")
     method_type = registry.get_method(spec.method)
     own, for_augment, for_rerank = _split(spec)
-    preset = _choose_preset(spec, method_type)
+    preset = _choose_preset(spec, method_type, data)
     patches = [(f"ablation {name!r}", _ablation(method_type, name)) for name in spec.ablations]
     patch = compose([*patches, ("--set", own)])
     config = build(method_type.config_type, method_type.presets.get(preset or "", {}), patch, owner=method_type.name)
@@ -97,16 +103,16 @@ def _ablation(method: type[Method[Any]], name: str) -> Patch:
     return method.ablations[name].patch
 
 
-def _choose_preset(spec: RunSpec, method: type[Method[Any]]) -> str | None:
+def _choose_preset(spec: RunSpec, method: type[Method[Any]], data: Dataset | None) -> str | None:
+    by_name = {name.casefold(): name for name in method.presets}
     if spec.preset == "none":
         return None
-    wanted = spec.dataset if spec.preset == "auto" else spec.preset
-    for name in method.presets:
-        if name.casefold() == wanted.casefold():
-            return name
     if spec.preset == "auto":
-        return None
-    raise unknown_name(f"preset of {method.name}:", spec.preset, method.presets)
+        dataset = Path(spec.dataset).stem if data is None else data.name
+        return by_name.get(dataset.casefold())
+    if spec.preset.casefold() not in by_name:
+        raise unknown_name(f"preset of {method.name}:", spec.preset, method.presets)
+    return by_name[spec.preset.casefold()]
 
 
 def _split(spec: RunSpec) -> tuple[dict[str, Any], dict[str, dict[str, Any]], dict[str, dict[str, Any]]]:

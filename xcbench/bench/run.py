@@ -10,15 +10,17 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from xcbench.bench.cache import StageCache, StageNote
 from xcbench.bench.context import RunContext
-from xcbench.bench.disk import folder_size, in_plain_words, locked
+from xcbench.bench.disk import clear_remains, folder_size, in_plain_words, locked
 from xcbench.bench.environment import choose_device, code_digest, describe_environment
 from xcbench.bench.meter import Meter
 from xcbench.bench.model import Model
 from xcbench.bench.resolve import ResolvedRun, resolve
 from xcbench.bench.spec import OverwriteStrategy, RunSpec
-from xcbench.bench.stages import Stage
+from xcbench.bench.stages import Stage, seed_generators
 from xcbench.bench.store import Measure, Record, StageReport, Store
 from xcbench.data import Dataset, TopK
 from xcbench.evaluate import evaluate
@@ -70,35 +72,35 @@ def _stored(resolved: ResolvedRun, store: Store) -> Record | None:
 def _execute(
     resolved: ResolvedRun, folder: Path, cache: StageCache, device: str, overwrite: OverwriteStrategy
 ) -> Record:
-    started = _now()
-    with _captured_log() as lines, Meter() as whole:
-        device, threads = choose_device(device), set_threads()
-        _log.info("run %s: %s on %s (seed %d)", resolved.id, _title(resolved), resolved.data.name, resolved.spec.seed)
-        context = _context(resolved, cache, device, overwrite)
-        with Meter() as training:
-            model = train(resolved, context)
-        test = resolved.data.test
-        with Meter() as predicting:
-            predictions = model.predict(test.X, min(DEPTH, model.label_count), test.titles)
-        metrics = measure(predictions, resolved.data)
-    stages = context.stage_reports()
+    clear_remains(folder)
+    started, name = _now(), resolved.id
+    with _captured_log() as lines:
+        with Meter() as whole:
+            device, threads = choose_device(device), set_threads()
+            _log.info("run %s: %s on %s (seed %d)", name, _title(resolved), resolved.data.name, resolved.spec.seed)
+            context = _context(resolved, cache, device, overwrite)
+            outcome = _perform(resolved, context)
+        # Before anything is written: should the disk be full, the figures have at least been said.
+        figures = ", ".join(f"{metric} {measure.value:.2f}" for metric, measure in outcome.metrics.items())
+        _log.info("run %s: %s", name, figures)
+        _log.info("run %s: %.1f s, peak %.0f MiB", name, whole.seconds, whole.peak_memory / 2**20)
     with atomic_folder(folder) as part:
-        predictions.save(part / "predictions.npz")
+        outcome.predictions.save(part / "predictions.npz")
         (part / "model").mkdir()
-        model.save(part / "model")
-        _log.info("run %s: %.1f s, peak %.0f MiB", resolved.id, whole.seconds, whole.peak_memory / 2**20)
+        outcome.model.save(part / "model")
         (part / "log.txt").write_text("".join(f"{line}\n" for line in lines), "utf-8")
+        stages = context.stage_reports()
         record = Record(
-            id=resolved.id,
+            id=name,
             **_asked(resolved),
-            metrics=metrics,
+            metrics=outcome.metrics,
             stages=stages,
-            train_seconds=training.seconds - context.journal.seconds + _stage_seconds(stages),
-            predict_seconds=predicting.seconds,
+            train_seconds=outcome.training.seconds - context.journal.seconds + _stage_seconds(stages),
+            predict_seconds=outcome.predicting.seconds,
             seconds=whole.seconds,
             peak_memory=whole.peak_memory,
             model_bytes=folder_size(part / "model"),
-            test_points=len(test),
+            test_points=len(resolved.data.test),
             reported=context.journal.reported,
             environment=describe_environment(device, threads),
             started=started,
@@ -109,6 +111,24 @@ def _execute(
     return record
 
 
+@dataclass(frozen=True)
+class _Outcome:
+    model: Model
+    predictions: TopK
+    metrics: dict[str, Measure]
+    training: Meter
+    predicting: Meter
+
+
+def _perform(resolved: ResolvedRun, context: RunContext) -> _Outcome:
+    with Meter() as training:
+        model = train(resolved, context)
+    test = resolved.data.test
+    with Meter() as predicting:
+        predictions = model.predict(test.X, min(DEPTH, model.label_count), test.titles)
+    return _Outcome(model, predictions, measure(predictions, resolved.data), training, predicting)
+
+
 def train(resolved: ResolvedRun, context: RunContext) -> Model:
     """Augment, fit every member, and put together what predicts."""
     data = augmented(resolved, context)
@@ -116,7 +136,9 @@ def train(resolved: ResolvedRun, context: RunContext) -> Model:
     for number in range(resolved.spec.ensemble):
         if resolved.spec.ensemble > 1:
             _log.info("member %d of %d", number + 1, resolved.spec.ensemble)
-        members.append(resolved.method.fit(data, context.member(number)))
+        member = context.member(number)
+        seed_generators(member.seed)
+        members.append(resolved.method.fit(data, member))
     rescorer = resolved.reranker.fit(data, context.owned_by(resolved.reranker)) if resolved.reranker else None
     original = resolved.data
     return Model(tuple(members), original.label_count, rescorer, original.encoder, original.label_titles)
@@ -149,7 +171,7 @@ class Plan:
     """The stored record, if there is one: the run would return it."""
     stages: tuple[tuple[int, Stage, StageNote | None], ...]
     """Member, stage and, if it is cached, its note."""
-    memory: int | None
+    memory: int
     memory_source: str
     """Where the estimate comes from."""
 
@@ -178,7 +200,7 @@ def plan(
     return Plan(resolved, store.get(resolved.id), declared, memory, source)
 
 
-def _estimate_memory(resolved: ResolvedRun, data: Dataset, store: Store) -> tuple[int | None, str]:
+def _estimate_memory(resolved: ResolvedRun, data: Dataset, store: Store) -> tuple[int, str]:
     alike = [
         record.peak_memory
         for record in store.records()
@@ -186,8 +208,16 @@ def _estimate_memory(resolved: ResolvedRun, data: Dataset, store: Store) -> tupl
     ]
     if alike:
         return max(alike), f"the most that {len(alike)} stored runs of this method on this data took"
-    estimate = resolved.method.estimate_memory(data)
-    return estimate, "the method's own estimate" if estimate is not None else "neither a stored run nor an estimate"
+    if (estimate := resolved.method.estimate_memory(data)) is not None:
+        return estimate, "the method's own estimate"
+    now, held = psutil.Process().memory_info().rss, _bytes(data)
+    predictions = 8 * len(data.test) * min(DEPTH, data.label_count)
+    return now + held + predictions, "a guess: this process, the data once more, the predictions"
+
+
+def _bytes(data: Dataset) -> int:
+    matrices = [data.train.X, data.train.Y, data.test.X, data.test.Y, *([] if data.Z is None else [data.Z])]
+    return sum(M.data.nbytes + M.indices.nbytes + M.indptr.nbytes for M in matrices)
 
 
 def _context(resolved: ResolvedRun, cache: StageCache, device: str, overwrite: OverwriteStrategy) -> RunContext:
@@ -202,7 +232,7 @@ def _asked(resolved: ResolvedRun) -> dict[str, Any]:
         "dataset": resolved.data.name,
         "dataset_source": str(Path(spec.dataset).absolute()) if Path(spec.dataset).exists() else spec.dataset,
         "fingerprint": resolved.data.fingerprint,
-        "ablations": tuple(spec.ablations),
+        "ablations": resolved.ablations,
         "augment": tuple(plugin.name for plugin in resolved.augmentations),
         "rerank": resolved.reranker.name if resolved.reranker else None,
         "preset": resolved.preset,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import random
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -104,6 +105,18 @@ def digest(value: Any, length: int = 16) -> str:
     """A short hash of anything canonical."""
     text = json.dumps(canonical(value), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:length]
+
+
+def seed_generators(seed: int) -> None:
+    """Start the process-wide generators of torch, numpy and Python from a seed.
+
+    Done before every stage, so that even code that draws from them does not depend on what ran or was reused before.
+    """
+    import torch
+
+    random.seed(seed)
+    np.random.seed(seed)  # noqa: NPY002  # for plug-ins that still use it
+    torch.manual_seed(seed)
 
 
 def derive_seed(*parts: int | str) -> int:

@@ -106,6 +106,8 @@ class Store:
 
     def __init__(self, folder: str | Path | None = None) -> None:
         self.folder = home() / "runs" if folder is None else Path(folder).expanduser().absolute()
+        if self.folder.exists() and not self.folder.is_dir():
+            raise InputError(f"{self.folder} is not a folder, so it cannot be a store of runs")
 
     def path(self, run_id: str) -> Path:
         return self.folder / run_id

@@ -138,13 +138,12 @@ def _plan_text(plan: "Plan") -> str:
         )
         for number, stage, note in plan.stages
     ]
-    memory = "unknown" if plan.memory is None else size(plan.memory)
     return "\n\n".join(
         [
             "\n".join(lines),
             columns(("setting", "value"), settings) if settings else "nothing to set",
             columns(("stage", "", "took", "key"), stages) if stages else "the method declares no stages",
-            f"expected peak memory: {memory} ({plan.memory_source})",
+            f"expected peak memory: {size(plan.memory)} ({plan.memory_source})",
         ]
     )
 
