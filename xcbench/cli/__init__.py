@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import cyclopts
 
 from xcbench import __version__
-from xcbench.cli import cache, check, compare, listing, predict, run, table
+from xcbench.cli import cache, check, compare, data, listing, predict, run, table
 from xcbench.errors import XCBenchError
 
 app = cyclopts.App(
@@ -18,6 +18,7 @@ app = cyclopts.App(
     version=__version__,
 )
 app.command(listing.list_, name="list")
+app.command(data.app)
 app.command(run.run)
 app.command(predict.predict)
 app.command(compare.compare)

@@ -1,0 +1,92 @@
+"""Verbs about datasets: bring one in, write one out, look at one, make one up."""
+
+from pathlib import Path
+from typing import Literal
+
+import cyclopts
+
+app = cyclopts.App(
+    name="data", help="Import, export and describe datasets.", default_parameter=cyclopts.Parameter(negative=())
+)
+
+
+@app.command(name="import")
+def import_(
+    path: Path,
+    *,
+    name: str,
+    propensity_a: float | None = None,
+    propensity_b: float | None = None,
+    content: bool = False,
+    label_separator: str = ";",
+    from_text: bool = False,
+    tokenizer: Literal["words", "wordpieces"] | None = None,
+    stop_words: Literal["none", "english"] | None = None,
+    min_count: int | None = None,
+    max_features: int | None = None,
+    replace: bool = False,
+) -> None:
+    """Check every file of a dataset, say what was found, and store it in a form that loads at once.
+
+    Parameters
+    ----------
+    path
+        A folder or zip with files in any form that docs/data-formats.md describes, CSV included.
+    name
+        The name under which the dataset is stored.
+    propensity_a
+        The constant A of the propensity model, on which PSP@k depends; with --propensity-b.
+    propensity_b
+        The constant B of the propensity model.
+    content
+        Append the 'content' of JSON points to their titles.
+    label_separator
+        What stands between the labels of one CSV field.
+    from_text
+        Make features of the titles even where the files hold features.
+    tokenizer
+        What a feature is, where features are made of titles.
+    stop_words
+        The words to leave out, where features are made of titles.
+    min_count
+        Drop features of fewer titles than this.
+    max_features
+        Keep at most so many features, the most frequent first.
+    replace
+        Take the place of an imported dataset of the same name.
+    """
+    from xcbench.data.importing import import_dataset, propensity_of
+
+    text = {"tokenizer": tokenizer, "stop_words": stop_words, "min_count": min_count, "max_features": max_features}
+    chosen = {option: value for option, value in text.items() if value is not None}
+    report = import_dataset(
+        path,
+        name,
+        propensity=propensity_of(propensity_a, propensity_b),
+        text_options=chosen or None,
+        with_content=content,
+        label_separator=label_separator,
+        from_text=from_text,
+        replace=replace,
+    )
+    print(report)
+
+
+@app.command
+def export(dataset: str, folder: Path, *, form: Literal["split", "combined", "npz", "json"] = "split") -> None:
+    """Write a dataset in a form that other tools read, filter files included.
+
+    Parameters
+    ----------
+    dataset
+        A name that `xcbench list datasets` shows, or a path.
+    folder
+        The folder to make.
+    form
+        split: trn_X_Xf.txt and its kin. combined: train.txt and test.txt. npz: scipy matrices. json: text and targets.
+    """
+    from xcbench.data.catalog import load_dataset
+    from xcbench.data.writers import write_dataset
+
+    write_dataset(load_dataset(dataset), folder, form)
+    print(f"{dataset} is written to {folder}")

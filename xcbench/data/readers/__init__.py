@@ -1,0 +1,227 @@
+"""Readers for every form that the field's files have, told apart by the names that are there.
+
+`read_raw` is the one door; docs/data-formats.md describes the forms for people. A folder may mix forms: titles beside
+features, targets as sparse text beside titles. Where it holds one thing twice, the first name in `names` wins and the
+findings say so.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from xcbench.data.checks import settle
+from xcbench.data.manifest import MANIFEST_FILE, Manifest
+from xcbench.data.raw import Findings, RawDataset, RawSplit, Sourced, Titles
+from xcbench.data.readers import archive, names
+from xcbench.data.readers.packed import read_packed_matrix
+from xcbench.data.readers.table import LabelNames, read_label_table, read_point_table
+from xcbench.data.readers.titles import JsonLines, read_json_lines, read_lines
+from xcbench.data.sparse_text import read_matrix, read_pairs, read_points
+from xcbench.errors import DataError, InputError
+
+__all__ = ["RawDataset", "read_raw"]
+
+
+def read_raw(path: str | Path, *, with_content: bool = False, label_separator: str = ";") -> RawDataset:
+    """Read and check all that a folder or zip holds.
+
+    `with_content` appends the `content` of JSON objects to their titles; `label_separator` stands between the labels
+    of a CSV field.
+    """
+    path = Path(path)
+    if not label_separator:
+        raise InputError("a label separator is at least one character")
+    try:
+        with archive.opened(path, names.is_known) as folder:
+            files = _Files(folder)
+            raw = RawDataset(RawSplit(), RawSplit(), manifest=_manifest(files), findings=files.findings)
+            _read_labels(files, raw)
+            _read_sparse(files, raw)
+            _read_text(files, raw, with_content)
+            _read_tables(files, raw, label_separator)
+            _check_complete(raw, path)
+            settle(raw)
+            _read_filters(files, raw)
+            raw.files = files.digests()
+            _check_digests(raw, path)
+    except OSError as error:
+        raise DataError(f"cannot be read: {error.strerror or error}", error.filename or path) from None
+    return raw
+
+
+@dataclass
+class _Files:
+    """The files of one folder, and which of them were asked for."""
+
+    folder: Path
+    findings: Findings = field(default_factory=Findings)
+    used: dict[str, Path] = field(default_factory=dict)
+
+    def first(self, patterns: Sequence[str]) -> Path | None:
+        """The file to read for one purpose; others that would serve it too are noted as ignored."""
+        present = sorted(
+            (place, file)
+            for file in self.folder.iterdir()
+            for place, pattern in enumerate(patterns)
+            if names.matches(file.name, pattern) and file.is_file()
+        )
+        if not present:
+            return None
+        chosen = present[0][1]
+        for _, other in present[1:]:
+            self.findings.notes.append(f"{other.name} is ignored: {chosen.name} says the same")
+        self.used[chosen.name] = chosen
+        return chosen
+
+    def digests(self) -> dict[str, str]:
+        return {name: _sha256(path) for name, path in sorted(self.used.items()) if name != MANIFEST_FILE}
+
+
+def _manifest(files: _Files) -> Manifest | None:
+    path = files.first([MANIFEST_FILE])
+    if path is None:
+        return None
+    try:
+        return Manifest.from_dict(json.loads(path.read_text("utf-8")), path)
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"expected a JSON object: {error}", path) from None
+
+
+def _read_labels(files: _Files, raw: RawDataset) -> None:
+    if path := files.first(names.LABEL_FEATURES):
+        raw.Z = _matrix(path)
+    if path := files.first([*names.LABEL_JSON, *names.LABEL_LINES]):
+        column = read_lines(path) if path.name in names.LABEL_LINES else read_json_lines(path).titles
+        raw.label_titles = Titles(column, path.name)
+
+
+def _read_sparse(files: _Files, raw: RawDataset) -> None:
+    """Features and targets from files of their own, or else from files that hold both."""
+    headless: list[Sourced] = []
+    for side, split in raw.splits.items():
+        if path := files.first(names.FEATURES[side]):
+            split.X = _matrix(path)
+        if path := files.first(names.TARGETS[side]):
+            split.Y = _matrix(path)
+        if split.X and split.Y:
+            continue
+        if path := files.first(names.POINTS[side]):
+            parsed = read_points(path)
+            declared = parsed.header is not None
+            if split.X is None:
+                split.X = Sourced(parsed.features, path.name, declared)
+                headless += [split.X] * (not declared)
+            if split.Y is None and parsed.labels is not None:
+                split.Y = Sourced(parsed.labels, path.name, declared)
+    _settle_base(headless, raw.findings)
+
+
+def _settle_base(parts: list[Sourced], findings: Findings) -> None:
+    """svmlight counts features from 1 or from 0 and does not say which: a 0 anywhere tells."""
+    if not parts:
+        return
+    file = parts[0].file
+    if any((part.matrix.indices == 0).any() for part in parts):
+        findings.notes.append(f"{file} has no header: read as svmlight; feature 0 occurs, so ids count from 0")
+        return
+    findings.notes.append(f"{file} has no header: read as svmlight; feature 0 never occurs, so ids count from 1")
+    for part in parts:
+        part.matrix.indices -= 1
+        part.matrix.resize((part.matrix.shape[0], max(0, part.matrix.shape[1] - 1)))
+
+
+def _read_text(files: _Files, raw: RawDataset, with_content: bool) -> None:
+    labels = len(raw.label_titles.column) if raw.label_titles else None
+    for side, split in raw.splits.items():
+        if path := files.first([*names.JSON[side], *names.LINES[side]]):
+            if path.name in names.LINES[side]:
+                split.titles = Titles(read_lines(path), path.name)
+                continue
+            lines = read_json_lines(path, labels, with_content)
+            split.titles = Titles(lines.titles, path.name)
+            _note_content(lines, path.name, with_content, raw.findings)
+            if split.Y is None and lines.targets is not None:
+                split.Y = Sourced(lines.targets, path.name, labels is not None)
+
+
+def _note_content(lines: JsonLines, file: str, with_content: bool, findings: Findings) -> None:
+    if lines.contents and not with_content:
+        findings.notes.append(
+            f"{file}: {lines.contents:,} points have a 'content', which is not used (--content appends it to the title)"
+        )
+
+
+def _read_tables(files: _Files, raw: RawDataset, separator: str) -> None:
+    """CSV files, where nothing else gave targets."""
+    if any(split.Y or split.X or split.titles for split in raw.splits.values()):
+        return
+    path = files.first(names.LABEL_TABLE)
+    labels = read_label_table(path) if path else LabelNames()
+    for side, split in raw.splits.items():
+        if path := files.first(names.TABLE[side]):
+            titles, targets = read_point_table(path, labels, separator)
+            split.titles, split.Y = Titles(titles, path.name), Sourced(targets, path.name, columns_declared=False)
+            raw.label_titles = Titles(labels.column, labels.closed_by or path.name)
+    counts = [np.diff(split.Y.matrix.indptr).max(initial=0) for split in raw.splits.values() if split.Y]
+    if max(counts, default=0) == 1:
+        raw.findings.notes.append(
+            f"no point has more than one label; labels are separated by {separator!r} (--label-separator)"
+        )
+
+
+def _read_filters(files: _Files, raw: RawDataset) -> None:
+    for side, split in raw.splits.items():
+        path = files.first(names.FILTERS[side])
+        if path and split.Y:
+            points, labels = split.Y.matrix.shape
+            pairs = read_pairs(path, points, labels)
+            split.filter = _unique(pairs, labels)
+            if repeated := len(pairs) - len(split.filter):
+                raw.findings.repaired.append(f"{path.name}: {repeated:,} pairs were repeated: dropped")
+
+
+def _unique(pairs: npt.NDArray[np.int64], labels: int) -> npt.NDArray[np.int64]:
+    keys = np.unique(pairs[:, 0] * labels + pairs[:, 1])
+    return np.stack(np.divmod(keys, max(1, labels)), axis=1)
+
+
+def _matrix(path: Path) -> Sourced:
+    if path.suffix == ".npz":
+        return Sourced(read_packed_matrix(path), path.name, columns_declared=True)
+    parsed = read_matrix(path)
+    return Sourced(parsed.features, path.name, columns_declared=parsed.header is not None)
+
+
+def _check_complete(raw: RawDataset, path: Path) -> None:
+    for side, split in raw.splits.items():
+        if split.Y is None:
+            expected = _one_of(side, names.TARGETS, names.POINTS, names.JSON, names.TABLE)
+            raise DataError(f"holds no targets of {side} points; expected {expected}", path)
+        if split.X is None and split.titles is None:
+            expected = _one_of(side, names.FEATURES, names.LINES, names.JSON)
+            raise DataError(f"holds neither features nor titles of {side} points; expected {expected}", path)
+
+
+def _one_of(side: str, *groups: names.Names) -> str:
+    return "one of " + ", ".join(group[side][0] for group in groups)
+
+
+def _check_digests(raw: RawDataset, path: Path) -> None:
+    for name, expected in (raw.manifest.files if raw.manifest else {}).items():
+        if raw.files.get(name, expected) != expected:
+            raise DataError(f"is not the file of {MANIFEST_FILE}: its sha256 differs", path / name)
+
+
+def _sha256(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
