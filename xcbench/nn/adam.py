@@ -1,0 +1,128 @@
+"""Adam for modules in which a step touches a few rows of large tables and all of everything else.
+
+A row-sparse gradient (`LabelBank`, any torch layer with sparse gradients, `TokenEmbeddings(lazy=True)`) updates
+moments and weights of its own rows only; the others stay as they are, moments included. The number of the step that
+corrects the moments' bias counts all steps, as in torch's SparseAdam. What differs from SparseAdam is where epsilon
+stands: here as in Adam, beside the corrected root, so that a table whose rows are all touched learns exactly as under
+dense Adam. The two agree wherever gradients are large against epsilon.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from numba import njit, prange
+from torch import Tensor, nn
+from torch.optim.adam import adam
+
+from xcbench.nn.dropout import fusable
+from xcbench.nn.tables import TokenEmbeddings
+
+
+class Adam:
+    """Adam over the trainable parameters of a module. Its state is a dictionary of tensors and a step count."""
+
+    def __init__(
+        self, module: nn.Module, lr: float = 1e-3, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8
+    ) -> None:
+        self.lr, self.betas, self.eps = lr, betas, eps
+        self.steps = 0
+        self.parameters = {name: p for name, p in module.named_parameters() if p.requires_grad}
+        self.moments = {name: (torch.zeros_like(p), torch.zeros_like(p)) for name, p in self.parameters.items()}
+        self._embeddings = {id(m.weight): m for m in module.modules() if isinstance(m, TokenEmbeddings)}
+
+    @torch.no_grad()
+    def step(self) -> None:
+        """Update everything that has a gradient, and clear the gradients."""
+        self.steps += 1
+        dense: list[str] = []
+        for name, p in self.parameters.items():
+            if p.grad is None:
+                continue
+            if id(p) in self._embeddings:
+                self._update_embeddings(name, self._embeddings[id(p)])
+            elif p.grad.is_sparse:
+                grad = p.grad.coalesce()  # costs nothing where the gradient knows that its rows are unique
+                self._update_rows(name, grad.indices()[0], grad.values())
+                p.grad = None
+            else:
+                dense.append(name)
+        self._update_dense(dense)
+
+    def state(self) -> dict[str, Tensor]:
+        """Both moments of every parameter, by name."""
+        return {
+            f"{name}.{which}": t for name, pair in self.moments.items() for which, t in zip("mv", pair, strict=True)
+        }
+
+    @torch.no_grad()
+    def load_state(self, state: Mapping[str, Tensor], steps: int) -> None:
+        """Continue where a checkpoint left off."""
+        for name, t in self.state().items():
+            t.copy_(state[name])
+        self.steps = steps
+
+    def _update_embeddings(self, name: str, table: TokenEmbeddings) -> None:
+        grad = table.weight.grad
+        assert grad is not None
+        everything = not table.lazy
+        rows = torch.arange(len(grad), device=grad.device) if everything else table.touched.nonzero()[:, 0]
+        if fusable(grad):
+            self._update_rows(name, rows, grad, grad_by_row=True)
+        else:
+            self._update_rows(name, rows, grad[rows])
+            grad.zero_()
+        table.touched.zero_()
+
+    def _update_rows(self, name: str, rows: Tensor, grad: Tensor, grad_by_row: bool = False) -> None:
+        p, (m, v) = self.parameters[name], self.moments[name]
+        b1, b2 = self.betas
+        rate = self.lr / (1 - b1**self.steps)
+        root = 1 / math.sqrt(1 - b2**self.steps)
+        if fusable(p, grad):
+            P, M, V, G = (t.detach().numpy().reshape(len(t), -1) for t in (p, m, v, grad))
+            f = np.float32
+            _adam_rows(P, M, V, G, rows.numpy(), grad_by_row, f(b1), f(b2), f(rate), f(root), f(self.eps))
+            return
+        m_rows = m[rows].lerp(grad, 1 - b1)
+        v_rows = v[rows].mul_(b2).addcmul_(grad, grad, value=1 - b2)
+        m[rows], v[rows] = m_rows, v_rows
+        p[rows] -= rate * m_rows / (v_rows.sqrt() * root + self.eps)
+
+    def _update_dense(self, names: list[str]) -> None:
+        if not names:
+            return
+        p: list[Tensor] = [self.parameters[name] for name in names]
+        grads = [t.grad for t in p if t.grad is not None]
+        m, v = zip(*(self.moments[name] for name in names), strict=True)
+        adam(
+            p, grads, list(m), list(v), [], [torch.tensor(float(self.steps - 1)) for _ in names],
+            fused=True, amsgrad=False, beta1=self.betas[0], beta2=self.betas[1], lr=self.lr, weight_decay=0.0,
+            eps=self.eps, maximize=False,
+        )  # fmt: skip
+        for t in p:
+            t.grad = None
+
+
+@njit(cache=True, parallel=True, fastmath={"contract"})
+def _adam_rows(
+    p: npt.NDArray[np.float32], m: npt.NDArray[np.float32], v: npt.NDArray[np.float32], grad: npt.NDArray[np.float32],
+    rows: npt.NDArray[np.int64], grad_by_row: bool, b1: np.float32, b2: np.float32, rate: np.float32,
+    root: np.float32, eps: np.float32,
+) -> None:  # fmt: skip
+    """Row k of `grad` belongs to rows[k]; or, by row, row rows[k] does, and is set back to zero while it is at hand."""
+    one = np.float32(1)
+    for k in prange(len(rows)):
+        row = np.uint64(rows[k])
+        source = row if grad_by_row else np.uint64(k)
+        for j in range(p.shape[1]):
+            g = grad[source, j]
+            m[row, j] = b1 * m[row, j] + (one - b1) * g
+            v[row, j] = b2 * v[row, j] + (one - b2) * g * g
+            p[row, j] -= rate * m[row, j] / (np.sqrt(v[row, j]) * root + eps)
+        if grad_by_row:
+            grad[source] = np.float32(0)

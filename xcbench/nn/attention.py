@@ -1,0 +1,167 @@
+"""ECLARE's attention over the components of a label classifier.
+
+With components S_1 ... S_c of a label, t_j = T ReLU(drop(S_j)) + b_T, the weights are softmax(A [t_1; ...; t_c]) and
+the classifier is their mixture of the S_j. Nothing stands between T and A, so A_j T is multiplied out first, once a
+step: c x D numbers that meet a label's c D, instead of a D x D matrix applied to each of its components.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from numba import njit, prange
+from torch import Tensor, nn
+
+from xcbench.nn.blocks import SpectralWeight
+from xcbench.nn.dropout import fusable, keep_mask, kept, next_key, row_word, threshold_of
+from xcbench.nn.residual import ROWS_PER_SUM
+
+
+class ComponentAttention(nn.Module):
+    """w_l = sum_j alpha_lj S_lj over `components` tables of D-dimensional rows."""
+
+    def __init__(self, components: int, dim: int, dropout: float) -> None:
+        super().__init__()
+        self.T = SpectralWeight(nn.init.xavier_uniform_(torch.empty(dim, dim)))
+        self.A = SpectralWeight(nn.init.xavier_uniform_(torch.empty(components, components * dim)))
+        self.bias = nn.Parameter(torch.zeros(dim))
+        self.components = components
+        self.dropout = dropout
+
+    def forward(self, *components: Tensor) -> Tensor:
+        """One classifier a row; all components have the same shape [n, D]."""
+        self._check(components)
+        rate = self.dropout if self.training else 0.0
+        key = next_key() if rate else 0
+        M, offset = self._maps()
+        if fusable(*components):
+            return _Attend.apply(M, offset, rate, key, *components)  # type: ignore[no-untyped-call, no-any-return]
+        alpha = _weights(components, M, offset, rate, key)
+        return torch.einsum("nj,njd->nd", alpha, torch.stack(components, 1))
+
+    @torch.no_grad()
+    def weights(self, *components: Tensor) -> Tensor:
+        """alpha [n, c]: how much each component counts, without dropout."""
+        self._check(components)
+        return _weights(components, *self._maps(), rate=0.0, key=0)
+
+    def _maps(self) -> tuple[Tensor, Tensor]:
+        """M[j] = A_j T, and the part of the logits that all labels share."""
+        A = self.A().view(self.components, self.components, -1).transpose(0, 1)  # [j, logit, D]
+        return A @ self.T(), A.sum(0) @ self.bias
+
+    def _check(self, components: Sequence[Tensor]) -> None:
+        if len(components) != self.components:
+            raise ValueError(f"attention over {self.components} components was given {len(components)}")
+
+
+def _weights(components: Sequence[Tensor], M: Tensor, offset: Tensor, rate: float, key: int) -> Tensor:
+    S = torch.relu(torch.stack(list(components), 1))  # [n, c, D]
+    if rate:
+        n, c, D = S.shape
+        S = S * keep_mask(n * c, D, rate, key, 0, S.device).view(n, c, D) / (1.0 - rate)
+    return torch.softmax(torch.einsum("njd,jkd->nk", S, M) + offset, 1)
+
+
+class _Attend(torch.autograd.Function):
+    """The same without a copy of the components: one pass over them forward, one back, masks hashed anew in each."""
+
+    @staticmethod
+    def forward(ctx: Any, M: Tensor, offset: Tensor, rate: float, key: int, *components: Tensor) -> Tensor:
+        S = [s.contiguous() for s in components]
+        M = M.contiguous()
+        alpha, w = torch.empty(len(S[0]), len(S)), torch.empty_like(S[0])
+        ctx.noise = noise = np.uint64(key), np.uint32(threshold_of(rate)), np.float32(1.0 / (1.0 - rate))
+        _attend(tuple(s.numpy() for s in S), M.numpy(), offset.numpy(), noise, alpha.numpy(), w.numpy())
+        ctx.save_for_backward(M, alpha, *S)
+        return w
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        M, alpha, *S = ctx.saved_tensors
+        blocks, c, D = -(-len(alpha) // ROWS_PER_SUM), len(S), M.shape[2]
+        dS = [torch.empty_like(s) for s in S]
+        dM, doffset = torch.empty(blocks, c, c, D), torch.empty(blocks, c)
+        _attend_backward(
+            tuple(s.numpy() for s in S), M.numpy(), alpha.numpy(), grads[0].contiguous().numpy(), ctx.noise,
+            tuple(d.numpy() for d in dS), dM.numpy(), doffset.numpy(),
+        )  # fmt: skip
+        return dM.sum(0), doffset.sum(0), None, None, *dS
+
+
+@njit(inline="always")
+def _dropped_relu(
+    row: npt.NDArray[np.float32], word: np.uint32, threshold: np.uint32, scale: np.float32,
+    out: npt.NDArray[np.float32],
+) -> None:  # fmt: skip
+    for d in range(len(row)):
+        out[d] = max(row[d], np.float32(0)) * scale if kept(word, d, threshold) else np.float32(0)
+
+
+@njit(inline="always")
+def _dot(a: npt.NDArray[np.float32], b: npt.NDArray[np.float32]) -> np.float32:
+    total = np.float32(0)
+    for d in range(len(a)):
+        total += a[d] * b[d]
+    return total  # type: ignore[no-any-return]
+
+
+@njit(cache=True, parallel=True, fastmath={"reassoc", "contract", "nsz"})
+def _attend(
+    S: tuple[npt.NDArray[np.float32], ...], M: npt.NDArray[np.float32], offset: npt.NDArray[np.float32],
+    noise: tuple[np.uint64, np.uint32, np.float32], alpha: npt.NDArray[np.float32], w: npt.NDArray[np.float32],
+) -> None:  # fmt: skip
+    n, c = alpha.shape
+    key, threshold, scale = noise
+    for block in prange(-(-n // ROWS_PER_SUM)):
+        p = np.empty(M.shape[2], np.float32)
+        for i in range(block * ROWS_PER_SUM, min((block + 1) * ROWS_PER_SUM, n)):
+            a = alpha[i]
+            a[:] = offset
+            for j in range(c):
+                _dropped_relu(S[j][i], row_word(key, i * c + j), threshold, scale, p)
+                for k in range(c):
+                    a[k] += _dot(p, M[j, k])
+            a[:] = np.exp(a - np.max(a))
+            a /= np.sum(a)
+            w[i] = np.float32(0)
+            for j in range(c):
+                row, weight = S[j][i], a[j]
+                for d in range(len(row)):
+                    w[i, d] += weight * row[d]
+
+
+@njit(cache=True, parallel=True, fastmath={"reassoc", "contract", "nsz"})
+def _attend_backward(
+    S: tuple[npt.NDArray[np.float32], ...], M: npt.NDArray[np.float32], alpha: npt.NDArray[np.float32],
+    dw: npt.NDArray[np.float32], noise: tuple[np.uint64, np.uint32, np.float32],
+    dS: tuple[npt.NDArray[np.float32], ...], dM: npt.NDArray[np.float32], doffset: npt.NDArray[np.float32],
+) -> None:  # fmt: skip
+    n, c = alpha.shape
+    key, threshold, scale = noise
+    for block in prange(dM.shape[0]):
+        p = np.empty(M.shape[2], np.float32)
+        dlogit = np.empty(c, np.float32)
+        dM[block] = np.float32(0)
+        doffset[block] = np.float32(0)
+        for i in range(block * ROWS_PER_SUM, min((block + 1) * ROWS_PER_SUM, n)):
+            for j in range(c):
+                dlogit[j] = _dot(dw[i], S[j][i])
+            dlogit -= _dot(alpha[i], dlogit)
+            dlogit *= alpha[i]
+            doffset[block] += dlogit
+            for j in range(c):
+                _dropped_relu(S[j][i], row_word(key, i * c + j), threshold, scale, p)
+                ds, weight = dS[j][i], alpha[i, j]
+                ds[:] = np.float32(0)
+                for k in range(c):
+                    g, through, total = dlogit[k], M[j, k], dM[block, j, k]
+                    for d in range(len(p)):
+                        total[d] += g * p[d]
+                        ds[d] += g * through[d]
+                for d in range(len(p)):
+                    ds[d] = weight * dw[i, d] + (ds[d] * scale if p[d] > 0 else np.float32(0))

@@ -1,0 +1,126 @@
+"""The embedding blocks of DECAF, ECLARE and Astec, and what DECAF does with the two halves of a classifier.
+
+All maps start as the identity, so that a new block begins with the embeddings it is given.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import linear, normalize
+
+from xcbench.nn.dropout import first_point, relu_dropout
+from xcbench.nn.residual import Factored, relu_residual
+
+
+class SpectralWeight(nn.Module):
+    """A matrix divided by its largest singular value, which one power iteration a training step follows.
+
+    The parameter is initialised before anything is divided: torch's own parametrisation would silently ignore an
+    identity that is written to the wrapped weight afterwards.
+    """
+
+    u: Tensor
+    v: Tensor
+
+    def __init__(self, start: Tensor) -> None:
+        super().__init__()
+        self.raw = nn.Parameter(start)
+        v = normalize(torch.randn(start.shape[1]), dim=0)
+        self.register_buffer("u", normalize(start @ v, dim=0))
+        self.register_buffer("v", v)
+        for _ in range(15):
+            self._iterate()
+
+    @torch.no_grad()
+    def _iterate(self) -> None:
+        self.v.copy_(normalize(self.raw.T @ self.u, dim=0))
+        self.u.copy_(normalize(self.raw @ self.v, dim=0))
+
+    def forward(self) -> Tensor:
+        if self.training:
+            self._iterate()
+        # Copies: the next step's iteration must not change what this step's backward pass reads.
+        sigma = torch.dot(self.u.clone(), self.raw @ self.v.clone())
+        return self.raw / sigma
+
+
+class GatedBlock(nn.Module):
+    """DECAF's embedding block: sigmoid(a) (.) [R drop(ReLU(r0)) + b] + sigmoid(c) (.) r0, with R spectrally normed."""
+
+    def __init__(self, dim: int, dropout: float) -> None:
+        super().__init__()
+        self.R = SpectralWeight(torch.eye(dim))
+        self.bias = nn.Parameter(torch.zeros(dim))
+        self.a = nn.Parameter(torch.zeros(dim))
+        self.c = nn.Parameter(torch.zeros(dim))
+        self.dropout = dropout
+
+    def forward(self, r0: Tensor, first_row: int = 0) -> Tensor:
+        return self.factored(r0, first_row).full()
+
+    def factored(
+        self, r0: Tensor, first_row: int = 0, gate: Tensor | None = None, plus: tuple[Tensor, Tensor] | None = None
+    ) -> Factored:
+        """gate (.) block(r0), and + g (.) z where `plus` is (g, z), without multiplying R out."""
+        a, c = torch.sigmoid(self.a), torch.sigmoid(self.c)
+        if gate is not None:
+            a, c = gate * a, gate * c
+        return relu_residual(r0, a[:, None] * self.R(), a * self.bias, c, self.dropout, self.training, first_row, plus)
+
+
+class ResidualBlock(nn.Module):
+    """ECLARE's embedding block: r0 + lambda (R drop(ReLU(r0)) + b), with R spectrally normed and a scalar lambda."""
+
+    ones: Tensor
+
+    def __init__(self, dim: int, dropout: float) -> None:
+        super().__init__()
+        self.R = SpectralWeight(torch.eye(dim))
+        self.bias = nn.Parameter(torch.zeros(dim))
+        self.lam = nn.Parameter(torch.ones(()))
+        self.register_buffer("ones", torch.ones(dim), persistent=False)
+        self.dropout = dropout
+
+    def forward(self, r0: Tensor, first_row: int = 0) -> Tensor:
+        return relu_residual(
+            r0, self.lam * self.R(), self.lam * self.bias, self.ones, self.dropout, self.training, first_row
+        ).full()
+
+
+class AstecResidual(nn.Module):
+    """Astec's fine representation: f + drop(ReLU(W f + b)), with W spectrally normed."""
+
+    def __init__(self, dim: int, dropout: float) -> None:
+        super().__init__()
+        self.W = SpectralWeight(torch.eye(dim))
+        self.bias = nn.Parameter(torch.zeros(dim))
+        self.dropout = dropout
+
+    def forward(self, f: Tensor) -> Tensor:
+        return f + relu_dropout(linear(f, self.W(), self.bias), self.dropout, self.training, first_point())
+
+
+class DocumentEncoder(nn.Module):
+    """x_hat = drop(ReLU(E_D(E x))), on documents whose tokens are summed already."""
+
+    def __init__(self, block: GatedBlock | ResidualBlock) -> None:
+        super().__init__()
+        self.block = block
+
+    def forward(self, Ex: Tensor) -> Tensor:
+        r = self.block(Ex, first_point())
+        return relu_dropout(r, self.block.dropout, self.training, first_point())
+
+
+class GatedSum(nn.Module):
+    """DECAF's combination: w = sigmoid(alpha) (.) z2 + sigmoid(beta) (.) E_L(r0), gates shared by all labels."""
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.alpha = nn.Parameter(torch.zeros(dim))
+        self.beta = nn.Parameter(torch.zeros(dim))
+
+    def forward(self, z2: Tensor, E_L: GatedBlock, r0: Tensor) -> Factored:
+        """The block is passed unapplied: its map is multiplied out only where that pays."""
+        return E_L.factored(r0, gate=torch.sigmoid(self.beta), plus=(torch.sigmoid(self.alpha), z2))

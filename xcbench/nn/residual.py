@@ -1,0 +1,140 @@
+"""The one operation under the embedding blocks: rows of the form W drop(ReLU(r)) + b + skip (.) r + gate (.) z.
+
+DECAF's gates and ECLARE's scalar are folded into W, b, skip and gate by the blocks: a D x D product instead of a pass
+over every label. What is left beside matrix products is one pass forward and one back.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from numba import njit, prange
+from torch import Tensor
+
+from xcbench.nn.dropout import fusable, kept, next_key, relu_dropout, row_word, threshold_of
+
+ROWS_PER_SUM = 256
+"""Column sums are taken over blocks of so many rows and then added up: the same sum for any number of threads."""
+
+
+@dataclass(frozen=True)
+class Factored:
+    """Rows W p + rest that are not multiplied out yet.
+
+    <x, W p + rest> = <W^T x, p> + <x, rest>: when rows are only ever scored against a batch smaller than D, moving W
+    to the other side is cheaper than applying it to every row. The losses choose.
+    """
+
+    P: Tensor  # [n, D]
+    W: Tensor  # [D, D]
+    rest: Tensor  # [n, D]
+
+    def full(self) -> Tensor:
+        """The rows themselves. `rest` is used up: it becomes them."""
+        return self.rest.addmm_(self.P, self.W.T)
+
+    def __len__(self) -> int:
+        return len(self.P)
+
+
+def relu_residual(
+    r: Tensor, W: Tensor, b: Tensor, skip: Tensor, rate: float, training: bool, first_row: int = 0,
+    plus: tuple[Tensor, Tensor] | None = None,
+) -> Factored:  # fmt: skip
+    """W drop(ReLU(r)) + b + skip (.) r, and + gate (.) z where `plus` is (gate, z)."""
+    if not fusable(r, W):
+        rest = b + skip * r if plus is None else b + skip * r + plus[0] * plus[1]
+        return Factored(relu_dropout(r, rate, training, first_row), W, rest)
+    rate = rate if training else 0.0
+    key = next_key() if rate else 0
+    gate, z = (None, None) if plus is None else plus
+    P, rest = _Split.apply(r, b, skip, gate, z, rate, key, first_row)  # type: ignore[no-untyped-call]
+    return Factored(P, W, rest)
+
+
+class _Split(torch.autograd.Function):
+    """r -> drop(ReLU(r)) and b + skip (.) r + gate (.) z."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, r: Tensor, b: Tensor, skip: Tensor, gate: Tensor | None, z: Tensor | None, rate: float, key: int,
+        first_row: int,
+    ) -> tuple[Tensor, Tensor]:  # fmt: skip
+        r, scale = r.contiguous(), np.float32(1.0 / (1.0 - rate))
+        P, rest = torch.empty_like(r), torch.empty_like(r)
+        gate, z = (b, r) if gate is None or z is None else (gate, z.contiguous())
+        _split(
+            r.numpy(), b.numpy(), skip.numpy(), gate.numpy(), z.numpy(), z is not r, np.uint64(key), first_row,
+            np.uint32(threshold_of(rate)), scale, P.numpy(), rest.numpy(),
+        )  # fmt: skip
+        ctx.save_for_backward(r, skip, P, gate, z)
+        ctx.scale, ctx.has_z = scale, z is not r
+        ctx.set_materialize_grads(False)
+        if not ctx.needs_input_grad[0]:
+            ctx.mark_non_differentiable(P)  # a constant r: nobody then multiplies out the gradient of P
+        return P, rest
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        r, skip, P, gate, z = ctx.saved_tensors
+        want_r, want_z = ctx.needs_input_grad[0], ctx.needs_input_grad[4]
+        unused = P  # stands in where a kernel's argument is neither read nor written
+        dP, drest = grads[0].contiguous() if want_r else unused, grads[1].contiguous()
+        dr = torch.empty_like(r) if want_r else unused
+        dz = torch.empty_like(z) if want_z else unused
+        sums = torch.empty(-(-len(r) // ROWS_PER_SUM), 3, r.shape[1])
+        _merge(
+            dP.numpy(), drest.numpy(), r.numpy(), P.numpy(), skip.numpy(), gate.numpy(), z.numpy(), ctx.scale,
+            want_r, want_z, ctx.has_z, dr.numpy(), dz.numpy(), sums.numpy(),
+        )  # fmt: skip
+        db, dskip, dgate = sums.sum(0)
+        return (
+            dr if want_r else None, db, dskip, dgate if ctx.has_z else None, dz if want_z else None, None, None, None,
+        )  # fmt: skip
+
+
+@njit(cache=True, parallel=True)
+def _split(
+    r: npt.NDArray[np.float32], b: npt.NDArray[np.float32], skip: npt.NDArray[np.float32],
+    gate: npt.NDArray[np.float32], z: npt.NDArray[np.float32], has_z: bool, key: np.uint64, first_row: int,
+    threshold: np.uint32, scale: np.float32, P: npt.NDArray[np.float32], rest: npt.NDArray[np.float32],
+) -> None:  # fmt: skip
+    for i in prange(r.shape[0]):
+        word = row_word(key, first_row + i)
+        for j in range(r.shape[1]):
+            value = r[i, j]
+            P[i, j] = max(value, np.float32(0)) * scale if kept(word, j, threshold) else np.float32(0)
+            rest[i, j] = b[j] + skip[j] * value
+        if has_z:
+            for j in range(r.shape[1]):
+                rest[i, j] += gate[j] * z[i, j]
+
+
+@njit(cache=True, parallel=True)
+def _merge(
+    dP: npt.NDArray[np.float32], drest: npt.NDArray[np.float32], r: npt.NDArray[np.float32],
+    P: npt.NDArray[np.float32], skip: npt.NDArray[np.float32], gate: npt.NDArray[np.float32],
+    z: npt.NDArray[np.float32], scale: np.float32, want_r: bool, want_z: bool, has_z: bool,
+    dr: npt.NDArray[np.float32], dz: npt.NDArray[np.float32], sums: npt.NDArray[np.float32],
+) -> None:  # fmt: skip
+    """sums[block] gets that block's parts of db, dskip and dgate."""
+    for block in prange(sums.shape[0]):
+        sums[block] = np.float32(0)
+        for i in range(block * ROWS_PER_SUM, min((block + 1) * ROWS_PER_SUM, r.shape[0])):
+            for j in range(r.shape[1]):
+                sums[block, 0, j] += drest[i, j]
+                sums[block, 1, j] += drest[i, j] * r[i, j]
+            if has_z:
+                for j in range(r.shape[1]):
+                    sums[block, 2, j] += drest[i, j] * z[i, j]
+            if want_r:
+                for j in range(r.shape[1]):
+                    through = dP[i, j] * scale if P[i, j] > 0 else np.float32(0)
+                    dr[i, j] = through + skip[j] * drest[i, j]
+            if want_z:
+                for j in range(r.shape[1]):
+                    dz[i, j] = gate[j] * drest[i, j]

@@ -1,0 +1,153 @@
+"""Tables with a vector a row of which a step touches a few: token embeddings, and one vector (or bias) a label."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from numba import njit, prange
+from torch import Tensor, nn
+from torch.nn.functional import embedding_bag
+
+from xcbench.nn.dropout import fusable
+from xcbench.nn.sparse_rows import SparseRows
+
+PARTS = 64
+"""Into how many parts of equal work a gradient is cut; more than anybody's threads, and no result depends on it."""
+
+
+class TokenEmbeddings(nn.Module):
+    """E: the embedding of a text is the weighted sum of the vectors of its tokens.
+
+    The gradient is added straight into `weight.grad`, and `touched` marks the rows it reached; the optimiser reads
+    both and clears them again, so that no step allocates or sweeps a V x D array. With `lazy` it updates the touched
+    rows only (the semantics of torch's SparseAdam), otherwise all of them (those of Adam).
+    """
+
+    touched: Tensor
+
+    def __init__(self, vocabulary: int, dim: int, lazy: bool = False) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(vocabulary, dim))
+        self.lazy = lazy
+        self.register_buffer("touched", torch.zeros(vocabulary, dtype=torch.bool), persistent=False)
+        bound = math.sqrt(6.0 / dim)  # Kaiming's uniform with fan-in D, as DECAF has it
+        nn.init.uniform_(self.weight, -bound, bound)
+
+    def forward(self, texts: SparseRows) -> Tensor:
+        """One embedding a row: sum_t r_t e_t."""
+        if texts.width > len(self.weight):
+            raise ValueError(f"texts over {texts.width} tokens met a table of {len(self.weight)}")
+        if fusable(self.weight):
+            return _WeightedBag.apply(self.weight, texts, self.touched)  # type: ignore[no-untyped-call, no-any-return]
+        if self.training and self.weight.requires_grad:
+            self.touched[torch.from_numpy(texts.columns).to(self.touched.device, torch.int64)] = True
+        return _bag(self.weight, texts)
+
+    @torch.no_grad()
+    def embed(self, texts: SparseRows, block: int = 1 << 16) -> Tensor:
+        """The embeddings of many texts as a constant table on the CPU, for modules that keep E fixed."""
+        if fusable(self.weight):
+            return self(texts)  # type: ignore[no-any-return]
+        rows = np.arange(len(texts))
+        return torch.cat([self(texts.take(rows[i : i + block])).cpu() for i in range(0, max(len(rows), 1), block)])
+
+
+def _bag(weight: Tensor, texts: SparseRows) -> Tensor:
+    device = weight.device
+    return embedding_bag(
+        torch.from_numpy(texts.columns).to(device, torch.int64, non_blocking=True),
+        weight,
+        torch.from_numpy(texts.starts).to(device, non_blocking=True),
+        mode="sum",
+        per_sample_weights=torch.from_numpy(texts.values).to(device, weight.dtype, non_blocking=True),
+        include_last_offset=True,
+    )
+
+
+class LabelBank(nn.Module):
+    """One free vector a label (D given) or one number a label (no D), with a gradient on the rows asked for only.
+
+    Asked for some rows, which must be different from one another, it leaves a coalesced sparse gradient that any
+    torch optimiser for sparse gradients takes. Asked for all of them (None), it is an ordinary dense parameter.
+    """
+
+    def __init__(self, labels: int, dim: int | None = None, start: Tensor | None = None) -> None:
+        super().__init__()
+        shape = (labels,) if dim is None else (labels, dim)
+        if start is not None and start.shape != shape:
+            raise ValueError(f"a bank of shape {shape} cannot start from a table of shape {tuple(start.shape)}")
+        self.weight = nn.Parameter(torch.zeros(shape) if start is None else start.detach().clone())
+
+    def forward(self, labels: npt.NDArray[np.int64] | None = None) -> Tensor:
+        if labels is None:
+            return self.weight
+        ids = torch.from_numpy(labels).to(self.weight.device, non_blocking=True)
+        return _Rows.apply(self.weight, ids)  # type: ignore[no-untyped-call, no-any-return]
+
+
+class _Rows(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, weight: Tensor, ids: Tensor) -> Tensor:
+        ctx.ids, ctx.shape = ids, weight.shape
+        return weight.index_select(0, ids)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
+        sparse = torch.sparse_coo_tensor(
+            ctx.ids[None], grads[0].contiguous(), ctx.shape, check_invariants=False, is_coalesced=True
+        )
+        return sparse, None
+
+
+class _WeightedBag(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, weight: Tensor, texts: SparseRows, touched: Tensor) -> Tensor:
+        ctx.weight, ctx.texts, ctx.touched = weight, texts, touched
+        return _bag(weight, texts)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[None, None, None]:
+        weight, texts = ctx.weight, ctx.texts
+        if weight.grad is None:
+            weight.grad = torch.zeros_like(weight)
+        to = texts.by_column
+        _add_to_columns(
+            to.columns, to.starts, to.rows, to.entries, texts.values, grads[0].contiguous().numpy(),
+            weight.grad.numpy(), ctx.touched.numpy(),
+        )  # fmt: skip
+        return None, None, None
+
+
+@njit(cache=True, parallel=True, fastmath={"contract"})
+def _add_to_columns(
+    columns: npt.NDArray[np.int32], starts: npt.NDArray[np.int64], rows: npt.NDArray[np.int32],
+    entries: npt.NDArray[np.int64], values: npt.NDArray[np.float32], grad: npt.NDArray[np.float32],
+    into: npt.NDArray[np.float32], touched: npt.NDArray[np.bool_],
+) -> None:  # fmt: skip
+    """into[column] += value * grad[row] over all entries.
+
+    A column belongs to one part and so to one thread; parts hold equally many entries, since the first few tokens
+    of a vocabulary may well hold half of them.
+    """
+    bounds = np.searchsorted(starts, np.linspace(0, len(entries), PARTS + 1).astype(np.int64))
+    for part in prange(PARTS):
+        for k in range(bounds[part], bounds[part + 1]):
+            touched[columns[k]] = True
+            target = into[columns[k]]
+            e, end = starts[k], starts[k + 1]
+            while e + 4 <= end:  # four rows for one load and store of the target
+                w0, w1 = values[entries[e]], values[entries[e + 1]]
+                w2, w3 = values[entries[e + 2]], values[entries[e + 3]]
+                r0, r1, r2, r3 = grad[rows[e]], grad[rows[e + 1]], grad[rows[e + 2]], grad[rows[e + 3]]
+                for j in range(grad.shape[1]):
+                    target[j] += (w0 * r0[j] + w1 * r1[j]) + (w2 * r2[j] + w3 * r3[j])
+                e += 4
+            while e < end:
+                w0, r0 = values[entries[e]], grad[rows[e]]
+                for j in range(grad.shape[1]):
+                    target[j] += w0 * r0[j]
+                e += 1
