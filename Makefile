@@ -30,3 +30,28 @@ bench: install  ## measure speed and memory against plain references
 clean:  ## remove the environment and every cache
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis build *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# A paper's table or figure by its name: `make eclare-table5`, `make decaf-figure6 DATASET=lf-debian-12k SEEDS=0,1,2`.
+# The names are those of the files in experiments/.
+DATASET ?=
+SEEDS ?=
+JOBS ?= 1
+TABLES := $(subst /,-,$(patsubst experiments/%.yaml,%,$(wildcard experiments/*/table*.yaml)))
+FIGURES := $(subst /,-,$(patsubst experiments/%.yaml,%,$(wildcard experiments/*/figure*.yaml)))
+WHERE = $(addprefix --dataset ,$(DATASET)) $(addprefix --seeds ,$(SEEDS))
+
+.PHONY: table2 tables figures $(TABLES) $(FIGURES)
+
+table2: DATASET := $(or $(DATASET),lf-debian-4k)
+table2: eclare-table2  ## ECLARE's Table 2 on the embedded dataset
+
+tables: $(TABLES)  ## every table of the papers (one: make eclare-table5 DATASET=... SEEDS=0,1,2)
+
+figures: $(FIGURES)  ## every figure of the papers (one: make eclare-figure7)
+
+$(TABLES): .venv/installed
+	$(BIN)/xcbench table $(subst -,/,$@) $(WHERE) --jobs $(JOBS)
+
+$(FIGURES): .venv/installed
+	$(BIN)/xcbench table $(subst -,/,$@) $(WHERE) --jobs $(JOBS)
+	$(BIN)/xcbench plot $(subst -,/,$@) $(WHERE) --output build/$@.png

@@ -115,7 +115,8 @@ def _wanted(
                 if overwrite is OverwriteStrategy.REDO or shelf.store.get(run_id) is None:
                     arguments = (*spec.arguments(), "--store", str(shelf.store.folder))
                     arguments += ("--force",) if overwrite is OverwriteStrategy.REDO else ()
-                    wanted[run_id] = (shelf, Job(f"{row.label} on {shelf.data.name}, seed {seed}", arguments))
+                    job = Job(f"{row.label} on {shelf.data.name}, seed {seed}", arguments)
+                    wanted.setdefault(run_id, (shelf, job))
     return wanted
 
 
