@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import cyclopts
 
 from xcbench import __version__
-from xcbench.cli import cache, check, compare, data, listing, predict, run, table
+from xcbench.cli import cache, check, compare, data, evaluate, listing, predict, run, table
 from xcbench.errors import XCBenchError
 
 app = cyclopts.App(
@@ -21,6 +21,7 @@ app.command(listing.list_, name="list")
 app.command(data.app)
 app.command(run.run)
 app.command(predict.predict)
+app.command(evaluate.evaluate)
 app.command(compare.compare)
 app.command(check.check)
 app.command(cache.app)

@@ -81,11 +81,12 @@ class TopK:
         return cls(*_rank_rows(indptr, indices, scores.data.astype(np.float64), k))
 
     @classmethod
-    def load(cls, path: Path, shape: tuple[int, int] | None = None, k: int | None = None) -> TopK:
+    def load(cls, path: str | Path, shape: tuple[int, int] | None = None, k: int | None = None) -> TopK:
         """Read an npz: a csr of scores (`scipy.sparse.save_npz`), or arrays `indices` and `scores` [n, k].
 
         `shape` is (points, labels) as the caller expects them; `k` cuts what is kept.
         """
+        path = Path(path)
         arrays = read_npz(path)
         try:
             if "indptr" in arrays:
@@ -124,9 +125,9 @@ class TopK:
             return cls(indices.astype(np.int32, copy=False), scores.astype(np.float32, copy=False))
         return cls.of(indices.astype(np.int64, copy=False), scores.astype(np.promote_types(scores.dtype, np.float32)))
 
-    def save(self, path: Path) -> None:
+    def save(self, path: str | Path) -> None:
         """Write an npz (`indices`, `scores`) that `load` and any numpy program can read."""
-        with atomic_file(path) as part, part.open("wb") as stream:
+        with atomic_file(Path(path)) as part, part.open("wb") as stream:
             # `ranked` tells `load` to keep the order: scores ranked as float64 may have become ties as float32.
             np.savez(stream, indices=self.indices, scores=self.scores, ranked=np.True_)
 

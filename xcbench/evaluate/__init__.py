@@ -5,7 +5,7 @@
 
 from xcbench.evaluate.bins import contributions, frequency_bins
 from xcbench.evaluate.evaluation import Evaluation, evaluate
-from xcbench.evaluate.metric import DEFAULT_METRICS, Metric, parse_metric, parse_metrics
+from xcbench.evaluate.metric import DEFAULT_METRICS, Metric, parse_metric, parse_metrics, places_needed
 from xcbench.evaluate.points import PointScores
 from xcbench.evaluate.statistics import (
     Bootstrap,
@@ -40,6 +40,7 @@ __all__ = [
     "inverse_propensity",
     "parse_metric",
     "parse_metrics",
+    "places_needed",
     "sign_flip_test",
     "spread",
     "tie_group",

@@ -46,7 +46,7 @@ FAMILIES = (*GAIN_FAMILIES, RECIPROCAL_RANK, COVERAGE, PREDICTED_COVERAGE)
 
 DEFAULT_METRICS = (
     *(f"{family}@{k}" for family in ("P", "nDCG", "PSP", "PSnDCG") for k in (1, 3, 5)),
-    *("R@10", "R@100", "MRR", "C@5"),
+    *("R@10", "R@100", "MRR@10", "C@5"),
 )
 
 
@@ -96,3 +96,9 @@ def parse_metric(name: str) -> Metric:
 def parse_metrics(names: Sequence[str]) -> tuple[Metric, ...]:
     """Metrics by name, in order, each once."""
     return tuple(dict.fromkeys(parse_metric(name) for name in names))
+
+
+def places_needed(metrics: Sequence[Metric]) -> int | None:
+    """How many places of a ranking these metrics look at; None for all of them."""
+    ks = [metric.k for metric in metrics if metric.k is not None]
+    return max(ks, default=0) if len(ks) == len(metrics) else None

@@ -69,6 +69,11 @@ class Truth:
         return np.diff(self.positives.indptr).astype(np.int64)
 
     @property
+    def most_filtered(self) -> int:
+        """How many places filtered predictions can take from one point at most."""
+        return int(np.bincount(self.filter[:, 0]).max(initial=0))
+
+    @property
     def label_weights(self) -> npt.NDArray[np.float64]:
         """The inverse propensities, by those who cannot do without."""
         if self.inverse_propensity is None:
@@ -94,6 +99,10 @@ def inverse_propensity(
 
     Below N = 3 the formula's C is negative and its propensities exceed 1; there C is 0 and all labels weigh the same.
     """
+    if constants.B <= 0 and not label_frequency.all():
+        raise InputError(
+            f"the propensity constant B must exceed 0 where labels have no training point, got {constants.B}"
+        )
     C = max(0.0, np.log(max(training_points, 1)) - 1) * (constants.B + 1) ** constants.A
     return np.asarray(1 + C * (label_frequency + constants.B) ** -constants.A, np.float64)
 
