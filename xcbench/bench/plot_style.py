@@ -31,7 +31,7 @@ class Look:
 _LOOKS = (
     Look("#0b3c5d", "o", "-", ""),
     Look("#e08e2b", "s", "--", "//"),
-    Look("#8fb8de", "^", "-.", ".."),
+    Look("#b3d1ee", "^", "-.", ".."),
     Look("#7a2048", "D", ":", "xx"),
     Look("#bcc48a", "v", (0, (5, 1)), "\\\\"),  # type: ignore[arg-type]  # matplotlib takes dashes as tuples
     Look("#555555", "P", (0, (3, 1, 1, 1)), "++"),  # type: ignore[arg-type]
