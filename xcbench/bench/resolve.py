@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from xcbench.bench import registry
@@ -78,17 +77,19 @@ def resolve(spec: RunSpec, data: Dataset | None = None) -> ResolvedRun:
         raise InputError(f"a seed is at least 0, got {spec.seed}")
     method_type = registry.get_method(spec.method)
     own, for_augment, for_rerank = _split(spec)
-    preset = _choose_preset(spec, method_type, data)
     patches = [(f"ablation {name!r}", _ablation(method_type, name)) for name in spec.ablations]
     patch = compose([*patches, ("--set", own)])
-    config = build(method_type.config_type, method_type.presets.get(preset or "", {}), patch, owner=method_type.name)
+    build(method_type.config_type, patch, owner=method_type.name)  # a typing error shows before the data is loaded
     augmentations = tuple(
         _configured(registry.get_augmentation(name), for_augment, "augment") for name in dict.fromkeys(spec.augment)
     )
     reranker = _configured(registry.get_reranker(spec.rerank), for_rerank, "rerank") if spec.rerank else None
     _refuse_leftovers(for_augment, "augmentation", [plugin.name for plugin in augmentations])
     _refuse_leftovers(for_rerank, "reranker", [reranker.name] if reranker else [])
-    return ResolvedRun(spec, data or _load(spec.dataset), method_type(config), augmentations, reranker, preset)
+    data = _load(spec.dataset) if data is None else data
+    preset = _choose_preset(spec, method_type, data.name)
+    config = build(method_type.config_type, method_type.presets.get(preset or "", {}), patch, owner=method_type.name)
+    return ResolvedRun(spec, data, method_type(config), augmentations, reranker, preset)
 
 
 def _load(name: str) -> Dataset:
@@ -103,12 +104,11 @@ def _ablation(method: type[Method[Any]], name: str) -> Patch:
     return method.ablations[name].patch
 
 
-def _choose_preset(spec: RunSpec, method: type[Method[Any]], data: Dataset | None) -> str | None:
+def _choose_preset(spec: RunSpec, method: type[Method[Any]], dataset: str) -> str | None:
     by_name = {name.casefold(): name for name in method.presets}
     if spec.preset == "none":
         return None
     if spec.preset == "auto":
-        dataset = Path(spec.dataset).stem if data is None else data.name
         return by_name.get(dataset.casefold())
     if spec.preset.casefold() not in by_name:
         raise unknown_name(f"preset of {method.name}:", spec.preset, method.presets)

@@ -16,6 +16,7 @@ app = cyclopts.App(
     name="xcbench",
     help="The benchmark framework for extreme classification.",
     version=__version__,
+    suppress_keyboard_interrupt=False,
 )
 app.command(listing.list_, name="list")
 app.command(data.app)
