@@ -1,5 +1,7 @@
 """Every metric against its plain definition, against napkinxc, and against figures worked out by hand."""
 
+from pathlib import Path
+
 import numba
 import numpy as np
 import pytest
@@ -102,8 +104,13 @@ WORKED_FIGURES = {
 def test_the_worked_example_of_the_docs():
     values = evaluate(TopK.from_csr(WORKED_SCORES), worked_example(), list(WORKED_FIGURES)).values()
     assert {name: round(value, 2) for name, value in values.items()} == WORKED_FIGURES
-    weights = Truth.of(worked_example()).label_weights
-    assert [round(weight, 4) for weight in weights.tolist()] == [1.6996, 1.8971, 2.0794, 2.0794, 2.4296]
+    weights = [f"{weight:.4f}" for weight in Truth.of(worked_example()).label_weights]
+    assert weights == ["1.6996", "1.8971", "2.0794", "2.0794", "2.4296"]
+    docs = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text("utf-8")
+    assert f"| w_l | {' | '.join(weights)} |" in docs
+    for name, figure in WORKED_FIGURES.items():
+        line = next(line for line in docs.splitlines() if line.startswith("- ") and name in line)
+        assert f"**{figure:.2f}**" in line
 
 
 def test_propensity_scores_are_a_ratio_of_averages():
