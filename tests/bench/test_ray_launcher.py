@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import textwrap
+from pathlib import Path
 
 import pytest
 
@@ -43,7 +44,7 @@ def run_scripted(job: Job, thread_count: int, timeout: float | None):
 
 def test_lost_workers_are_replaced_or_reported(tmp_path, script, monkeypatch):
     monkeypatch.setenv("SCRIPT", str(script))
-    monkeypatch.setenv("PYTHONPATH", os.getcwd())
+    monkeypatch.setenv("PYTHONPATH", str(Path.cwd()))
     monkeypatch.setenv("XCBENCH_THREADS", "2")
     monkeypatch.setattr(ray_launcher, "_FORWARDED", ("SCRIPT", "PYTHONPATH"))
     monkeypatch.setattr(ray_launcher, "run_here", run_scripted)
