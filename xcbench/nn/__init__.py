@@ -6,15 +6,24 @@ own kernels where the tensors are float32 in the memory of the CPU, plain torch 
 
 from xcbench.nn.adam import Adam
 from xcbench.nn.attention import ComponentAttention
-from xcbench.nn.blocks import AstecResidual, DocumentEncoder, GatedBlock, GatedSum, ResidualBlock, SpectralWeight
+from xcbench.nn.blocks import (
+    AstecEncoder,
+    AstecResidual,
+    DocumentEncoder,
+    GatedBlock,
+    GatedSum,
+    ResidualBlock,
+    SpectralWeight,
+)
 from xcbench.nn.dropout import relu_dropout
 from xcbench.nn.losses import Reduction, Shortlists, bce_over_all, bce_over_shortlists
 from xcbench.nn.residual import Factored
 from xcbench.nn.sparse_rows import SparseRows
-from xcbench.nn.tables import LabelBank, TokenEmbeddings
+from xcbench.nn.tables import LabelBank, TokenEmbeddings, weighted_sums
 
 __all__ = [
     "Adam",
+    "AstecEncoder",
     "AstecResidual",
     "ComponentAttention",
     "DocumentEncoder",
@@ -31,4 +40,5 @@ __all__ = [
     "bce_over_all",
     "bce_over_shortlists",
     "relu_dropout",
+    "weighted_sums",
 ]

@@ -11,6 +11,8 @@ from torch.nn.functional import linear, normalize
 
 from xcbench.nn.dropout import first_point, relu_dropout
 from xcbench.nn.residual import Factored, relu_residual
+from xcbench.nn.sparse_rows import SparseRows
+from xcbench.nn.tables import TokenEmbeddings
 
 
 class SpectralWeight(nn.Module):
@@ -102,15 +104,37 @@ class AstecResidual(nn.Module):
 
 
 class DocumentEncoder(nn.Module):
-    """x_hat = drop(ReLU(E_D(E x))), on documents whose tokens are summed already."""
+    """x_hat = drop(ReLU(E_D(E x))), of documents as tokens, or of vectors E x where E is fixed and not passed."""
 
-    def __init__(self, block: GatedBlock | ResidualBlock) -> None:
+    def __init__(self, block: GatedBlock | ResidualBlock, E: TokenEmbeddings | None = None) -> None:
         super().__init__()
-        self.block = block
+        self.E, self.block = E, block
 
-    def forward(self, Ex: Tensor) -> Tensor:
-        r = self.block(Ex, first_point())
+    def forward(self, X: SparseRows | Tensor) -> Tensor:
+        r = self.block(embedded(X, self.E), first_point())
         return relu_dropout(r, self.block.dropout, self.training, first_point())
+
+
+class AstecEncoder(nn.Module):
+    """Astec's document side: coarse f = drop(ReLU(E x)), then the residual; or the latter alone on constant f."""
+
+    def __init__(self, dim: int, dropout: float, E: TokenEmbeddings | None = None) -> None:
+        super().__init__()
+        self.E, self.fine = E, AstecResidual(dim, dropout)
+
+    def forward(self, X: SparseRows | Tensor) -> Tensor:
+        if self.E is not None:
+            X = relu_dropout(embedded(X, self.E), self.fine.dropout, self.training, first_point())
+        return self.fine(embedded(X, None))  # type: ignore[no-any-return]
+
+
+def embedded(X: SparseRows | Tensor, E: TokenEmbeddings | None) -> Tensor:
+    """E x, or x itself where it is a vector already."""
+    if isinstance(X, Tensor):
+        return X
+    if E is None:
+        raise ValueError("an encoder without token embeddings was given tokens")
+    return E(X)  # type: ignore[no-any-return]
 
 
 class GatedSum(nn.Module):

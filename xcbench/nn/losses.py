@@ -20,8 +20,8 @@ from xcbench.nn.dropout import fusable
 from xcbench.nn.residual import Factored
 from xcbench.nn.sparse_rows import SparseRows
 
-Reduction = Literal["mean", "batch", "sum"]
-"""Over all entries; per point, summed over its entries; or plainly summed. The papers' "mean" makes gradients as small
+Reduction = Literal["mean", "batch"]
+"""The mean over all entries, or their sum divided by the number of points. The papers' "mean" makes gradients as small
 as Adam's epsilon when there are many labels: see docs/training.md before changing one without the other."""
 
 SCORES_AT_ONCE = 1 << 19
@@ -70,7 +70,7 @@ def bce_over_shortlists(
 
 
 def _terms(reduction: Reduction, points: int, entries: int) -> int:
-    return max({"mean": entries, "batch": points, "sum": 1}[reduction], 1)
+    return max(entries if reduction == "mean" else points, 1)
 
 
 def _pairs(x: Tensor, H: Tensor | Factored) -> Sequence[Tensor]:

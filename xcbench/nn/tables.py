@@ -89,6 +89,13 @@ class LabelBank(nn.Module):
         return _Rows.apply(self.weight, ids)  # type: ignore[no-untyped-call, no-any-return]
 
 
+def weighted_sums(weights: SparseRows, table: Tensor) -> Tensor:
+    """The sparse matrix `weights` times a table, with a gradient for the table: a graph's step from node to node."""
+    if fusable(table):
+        return _WeightedSums.apply(table, weights)  # type: ignore[no-untyped-call, no-any-return]
+    return _bag(table, weights)
+
+
 class _Rows(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, weight: Tensor, ids: Tensor) -> Tensor:
@@ -114,12 +121,29 @@ class _WeightedBag(torch.autograd.Function):
         weight, texts = ctx.weight, ctx.texts
         if weight.grad is None:
             weight.grad = torch.zeros_like(weight)
-        to = texts.by_column
-        _add_to_columns(
-            to.columns, to.starts, to.rows, to.entries, texts.values, grads[0].contiguous().numpy(),
-            weight.grad.numpy(), ctx.touched.numpy(),
-        )  # fmt: skip
+        _scatter(texts, grads[0], weight.grad, ctx.touched)
         return None, None, None
+
+
+class _WeightedSums(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, table: Tensor, weights: SparseRows) -> Tensor:
+        ctx.weights, ctx.rows = weights, len(table)
+        return _bag(table, weights)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
+        grad = torch.zeros(ctx.rows, grads[0].shape[1])
+        _scatter(ctx.weights, grads[0], grad, torch.zeros(ctx.rows, dtype=torch.bool))
+        return grad, None
+
+
+def _scatter(weights: SparseRows, grad: Tensor, into: Tensor, touched: Tensor) -> None:
+    to = weights.by_column
+    _add_to_columns(
+        to.columns, to.starts, to.rows, to.entries, weights.values, grad.contiguous().numpy(), into.numpy(),
+        touched.numpy(),
+    )  # fmt: skip
 
 
 @njit(cache=True, parallel=True, fastmath={"contract"})

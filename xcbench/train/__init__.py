@@ -1,0 +1,34 @@
+"""The training loop: batches, schedules, devices, processes, checkpoints; and the two tasks that methods share.
+
+May import data, nn and shortlist. The loop knows no method: it trains any module that has a `loss(batch)`.
+"""
+
+from xcbench.train.batches import Batch, Candidates, Points
+from xcbench.train.devices import resolve_device
+from xcbench.train.loop import Trainable, Training, TrainReport, Work, train
+from xcbench.train.memory import MemoryEstimate, estimate_memory
+from xcbench.train.schedules import Schedule, halving_after
+from xcbench.train.tasks import FreeLabels, LabelText, RankAll, RankShortlist, Task, all_classifiers, encode
+
+__all__ = [
+    "Batch",
+    "Candidates",
+    "FreeLabels",
+    "LabelText",
+    "MemoryEstimate",
+    "Points",
+    "RankAll",
+    "RankShortlist",
+    "Schedule",
+    "Task",
+    "TrainReport",
+    "Trainable",
+    "Training",
+    "Work",
+    "all_classifiers",
+    "encode",
+    "estimate_memory",
+    "halving_after",
+    "resolve_device",
+    "train",
+]

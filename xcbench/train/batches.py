@@ -1,0 +1,140 @@
+"""Batches, cut out of CSR arrays by compiled loops: no Python runs once a point."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+import torch
+from numba import njit
+from torch import Tensor
+
+from xcbench.nn.losses import Shortlists
+from xcbench.nn.sparse_rows import SparseRows
+
+Longs = npt.NDArray[np.int64]
+Ints = npt.NDArray[np.int32]
+Floats = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """For each point some groups of labels, whose members are its candidates; a label in two of them counts once.
+
+    Groups are clusters (DECAF), clusters grown along a label graph (ECLARE), or single labels.
+    """
+
+    groups: Ints  # [N, g]; -1 where a point has fewer
+    members: SparseRows  # [groups, L]
+    with_positives: bool = False
+    """Whether a point's true labels join its candidates."""
+    random: int = 0
+    """How many labels drawn at random join them, others in each step."""
+
+    def __post_init__(self) -> None:
+        if self.groups.ndim != 2 or self.groups.dtype != np.int32:
+            raise ValueError(f"groups are an int32 array [N, g], got {self.groups.dtype} {self.groups.shape}")
+        if self.groups.size and not -1 <= self.groups.min() <= self.groups.max() < len(self.members):
+            raise ValueError(f"group numbers are -1 (none) to {len(self.members) - 1}")
+
+    @classmethod
+    def of_labels(cls, labels: Ints, label_count: int, with_positives: bool = False, random: int = 0) -> Candidates:
+        """Candidates that are listed one by one, as `TopK.indices` lists them."""
+        ones = np.ones(label_count, np.float32)
+        single = SparseRows(np.arange(label_count + 1), np.arange(label_count, dtype=np.int32), ones, label_count)
+        return cls(labels, single, with_positives, random)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What a module's loss is given."""
+
+    rows: Longs  # which points these are
+    X: SparseRows | Tensor
+    targets: SparseRows
+    shortlists: Shortlists | None
+
+
+class Points:
+    """Training points: their features (sparse, or dense and constant), their targets, perhaps their candidates."""
+
+    def __init__(
+        self, X: sp.csr_array | Floats | Tensor, targets: sp.csr_array, candidates: Candidates | None = None
+    ) -> None:
+        self.X = SparseRows.of(X) if sp.issparse(X) else torch.as_tensor(X)
+        self.targets = SparseRows.of(targets)
+        self.candidates = candidates
+        sizes = {len(self.X), len(self.targets)} | ({len(candidates.groups)} if candidates else set())
+        if len(sizes) != 1:
+            raise ValueError(f"features, targets and candidates must have one row a point, got {sorted(sizes)} rows")
+
+    def __len__(self) -> int:
+        return len(self.targets)
+
+    def cut(self, rows: Longs, key: int = 0, device: torch.device | str = "cpu") -> Batch:
+        """The batch of some points. `key` seeds what is drawn at random; dense features are moved to the device."""
+        X = self.X.take(rows) if isinstance(self.X, SparseRows) else self.X[torch.from_numpy(rows)].to(device)
+        targets = self.targets.take(rows)
+        if self.candidates is None:
+            return Batch(rows, X, targets, None)
+        c = self.candidates
+        labels, starts, places, truth = _cut_shortlists(
+            rows, c.groups, c.members.starts, c.members.columns, c.members.width, targets.starts, targets.columns,
+            targets.values, c.with_positives, c.random, np.uint64(key),
+        )  # fmt: skip
+        shortlists = Shortlists(labels, SparseRows(starts, places, truth, len(labels)))
+        return Batch(rows, X, targets, shortlists)
+
+
+@njit(cache=True, nogil=True)
+def _cut_shortlists(
+    rows: Longs, groups: Ints, member_starts: Longs, members: Ints, label_count: int, y_starts: Longs, y_labels: Ints,
+    y_values: Floats, with_positives: bool, random: int, key: np.uint64,
+) -> tuple[Longs, Longs, Ints, Floats]:  # fmt: skip
+    """(union of labels, row starts, places in the union, targets)."""
+    most = 0
+    for i, row in enumerate(rows):
+        most += random + y_starts[i + 1] - y_starts[i]
+        for group in groups[row]:
+            if group >= 0:
+                most += member_starts[group + 1] - member_starts[group]
+    starts, labels, targets = np.zeros(len(rows) + 1, np.int64), np.empty(most, np.int32), np.empty(most, np.float32)
+    listed_by, true_for = np.full(label_count, -1, np.int32), np.full(label_count, -1, np.int32)
+    truth = np.empty(label_count, np.float32)
+    word, end = key, 0
+    for i, row in enumerate(rows):
+        for e in range(y_starts[i], y_starts[i + 1]):
+            true_for[y_labels[e]], truth[y_labels[e]] = i, y_values[e]
+        if with_positives:
+            end = _join(y_labels[y_starts[i] : y_starts[i + 1]], i, listed_by, labels, end)
+        for group in groups[row]:
+            if group >= 0:
+                end = _join(members[member_starts[group] : member_starts[group + 1]], i, listed_by, labels, end)
+        for _ in range(random):
+            word = word * np.uint64(6364136223846793005) + np.uint64(1442695040888963407)
+            drawn = np.int32(((word >> np.uint64(32)) * np.uint64(label_count)) >> np.uint64(32))
+            if listed_by[drawn] != i:
+                listed_by[drawn], labels[end] = i, drawn
+                end += 1
+        starts[i + 1] = end
+        for e in range(starts[i], end):
+            targets[e] = truth[labels[e]] if true_for[labels[e]] == i else np.float32(0)
+    union = np.flatnonzero(listed_by >= 0)
+    place = true_for
+    for u, label in enumerate(union):
+        place[label] = u
+    for e in range(end):
+        labels[e] = place[labels[e]]
+    return union, starts, labels[:end], targets[:end]
+
+
+@njit(inline="always")
+def _join(some: Ints, i: int, listed_by: Ints, labels: Ints, end: int) -> int:
+    """Append to a point's list those labels that are not on it yet."""
+    for label in some:
+        if listed_by[label] != i:
+            listed_by[label], labels[end] = i, label
+            end += 1
+    return end

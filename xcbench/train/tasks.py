@@ -1,0 +1,129 @@
+"""The two tasks that the modules of all methods are made of: rank all labels, or rank each point's shortlist.
+
+A task is a document side and a label side. The document side maps `batch.X` to vectors; the label side maps label ids
+(None: all of them) to classifiers and biases. What those two are is what makes a method itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol, cast
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor, nn
+
+from xcbench.nn import (
+    Factored,
+    LabelBank,
+    Reduction,
+    SparseRows,
+    TokenEmbeddings,
+    bce_over_all,
+    bce_over_shortlists,
+)
+from xcbench.train.batches import Batch, Floats, Longs
+
+
+class LabelSide(Protocol):
+    """One classifier and perhaps one bias a label, for the labels asked for."""
+
+    def __call__(self, labels: Longs | None) -> tuple[Tensor | Factored, Tensor | None]: ...
+
+
+class Task(nn.Module):
+    """Documents against labels."""
+
+    def __init__(self, documents: nn.Module, labels: nn.Module, reduction: Reduction = "mean") -> None:
+        super().__init__()
+        self.documents = documents
+        self.labels = labels
+        self.reduction: Reduction = reduction
+
+    def loss_terms(self, batch: Batch) -> float:
+        """What the loss is divided by, as far as it differs between the parts of a batch."""
+        listed = self.reduction == "mean" and batch.shortlists is not None
+        return float(len(batch.shortlists.entries.columns) if listed and batch.shortlists else len(batch.rows))
+
+    def classifiers(self, labels: Longs | None) -> tuple[Tensor | Factored, Tensor | None]:
+        return cast("LabelSide", self.labels)(labels)
+
+
+class RankAll(Task):
+    """One-vs-all over every label (or cluster): the surrogate and shortlister modules, Astec's Module I."""
+
+    def loss(self, batch: Batch) -> Tensor:
+        H, bias = self.classifiers(None)
+        return bce_over_all(self.documents(batch.X), H, batch.targets, bias, self.reduction)
+
+
+class RankShortlist(Task):
+    """One-vs-all over each point's candidates: the extreme modules."""
+
+    def loss(self, batch: Batch) -> Tensor:
+        if batch.shortlists is None:
+            raise ValueError("a task over shortlists needs points with candidates")
+        W, bias = self.classifiers(batch.shortlists.labels)
+        return bce_over_shortlists(self.documents(batch.X), W, batch.shortlists, bias, self.reduction)
+
+
+class LabelText(nn.Module):
+    """E z_l for the labels asked for: summed up while token embeddings train, looked up once they are fixed."""
+
+    table: Tensor | None
+
+    def __init__(self, E: TokenEmbeddings, Z: sp.csr_array, frozen: bool = False) -> None:
+        super().__init__()
+        self.Z = SparseRows.of(Z)
+        self.E = None if frozen else E
+        self.register_buffer("table", E.embed(self.Z) if frozen else None, persistent=False)
+
+    def forward(self, labels: Longs | None = None) -> Tensor:
+        if self.E is not None:
+            return self.E(self.Z if labels is None else self.Z.take(labels))  # type: ignore[no-any-return]
+        assert self.table is not None
+        return self.table if labels is None else self.table[torch.from_numpy(labels)]
+
+
+class FreeLabels(nn.Module):
+    """A free vector and a bias a label, as in a linear layer: both uniform in +-1/sqrt(D) unless a start is given."""
+
+    def __init__(self, labels: int, dim: int, start: Tensor | None = None, bias: bool = True) -> None:
+        super().__init__()
+        bound = dim**-0.5
+        drawn = torch.empty(labels, dim + 1).uniform_(-bound, bound) if start is None else None
+        self.weight = LabelBank(labels, dim, start if drawn is None else drawn[:, 1:])
+        self.bias = LabelBank(labels, start=None if drawn is None else drawn[:, 0]) if bias else None
+
+    def forward(self, labels: Longs | None = None) -> tuple[Tensor, Tensor | None]:
+        return self.weight(labels), None if self.bias is None else self.bias(labels)
+
+
+@torch.no_grad()
+def all_classifiers(task: Task, count: int, block: int = 1 << 16) -> tuple[Floats, Floats]:
+    """Classifiers [count, D] and biases [count] of a trained task, multiplied out block by block."""
+    task.eval()
+    W, b = [], []
+    for first in range(0, max(count, 1), block):
+        rows, bias = task.classifiers(np.arange(first, min(first + block, count)))
+        rows = rows.full() if isinstance(rows, Factored) else rows
+        W.append(rows.cpu().numpy())
+        b.append(np.zeros(len(rows), np.float32) if bias is None else bias.cpu().numpy())
+    return np.concatenate(W), np.concatenate(b)
+
+
+@torch.no_grad()
+def encode(task: Task, X: sp.csr_array | Floats, block: int = 1 << 14) -> Floats:
+    """The document side of a trained task on many points."""
+    task.eval()
+    return np.concatenate([task.documents(part).cpu().numpy() for part in _parts(task, X, block)])
+
+
+def _parts(task: Task, X: sp.csr_array | Floats, block: int) -> Iterator[SparseRows | Tensor]:
+    device = next(task.parameters()).device
+    for first in range(0, max(X.shape[0], 1), block):
+        if isinstance(X, sp.csr_array):
+            yield SparseRows.of(X[first : first + block])
+        else:
+            yield torch.as_tensor(X[first : first + block]).to(device)
