@@ -37,7 +37,7 @@ def evaluate(predictions: TopK, target: Dataset | Truth, metrics: Sequence[str] 
     wanted = parse_metrics(metrics)
     truth = target if isinstance(target, Truth) else Truth.of(target)
     if any(metric.needs_propensity for metric in wanted):
-        truth.label_weights  # refused now rather than after the work  # noqa: B018
+        _ = truth.label_weights  # refuses now rather than after the work
     return Evaluation(wanted, truth, find_hits(predictions, truth))
 
 

@@ -11,9 +11,10 @@ import numpy.typing as npt
 
 from xcbench.evaluate.hits import Hits
 from xcbench.evaluate.metric import GainFamily, Norm
+from xcbench.evaluate.points import FloatArray
 from xcbench.evaluate.truth import Truth
 
-FloatArray = npt.NDArray[np.float64]
+PLACES, TRUTH = int(Norm.PLACES), int(Norm.TRUTH)  # as numba knows them
 
 
 @dataclass(frozen=True)
@@ -82,9 +83,9 @@ def _collect(
             while entry < indptr[i + 1] and place[entry] < k:
                 total += gain[entry]
                 entry += 1
-            if norm == 0:
+            if norm == PLACES:
                 collected[row, column] = total / k
-            elif norm == 1:
+            elif norm == TRUTH:
                 collected[row, column] = total / max(1, true_count[i])
             else:
                 collected[row, column] = total / ideal_discount[min(k, true_count[i])]
