@@ -80,7 +80,7 @@ def test_changing_a_mapped_array_leaves_the_file_alone(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("value", [object(), {1, 2}, np.array([object()]), sp.coo_array((2, 2))])
 def test_what_cannot_be_kept_is_named(tmp_path, value):
-    with pytest.raises(TypeError, match="model.thing"):
+    with pytest.raises(TypeError, match=r"model\.thing"):
         save_values(tmp_path, {"model": {"thing": value}})
 
 

@@ -127,12 +127,12 @@ def test_patches_that_agree_compose():
 )
 def test_patches_that_disagree_are_refused_whichever_comes_first(one, two):
     for first, second in ((one, two), (two, one)):
-        with pytest.raises(InputError, match="the second sets .* but the first sets"):
+        with pytest.raises(InputError, match=r"the second sets .* but the first sets"):
             compose([("the first", first), ("the second", second)])
 
 
 def test_assignments():
     assert parse_assignment("a.b = c=d") == ("a.b", "c=d")
     for text in ("a.b", "=3", ""):
-        with pytest.raises(InputError, match="expected key.path=value"):
+        with pytest.raises(InputError, match=r"expected key\.path=value"):
             parse_assignment(text)

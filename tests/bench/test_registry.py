@@ -151,5 +151,5 @@ def test_keys_that_lead_to_plug_ins_cannot_be_settings(tmp_path):
         "from dataclasses import dataclass\n@dataclass\nclass C:\n    augment: int = 1\n"
         + PLUGIN.format(name="mine").replace("    def fit", "    config_type = C\n    def fit")
     )
-    with pytest.raises(InputError, match="C.augment"):
+    with pytest.raises(InputError, match=r"C\.augment"):
         get_method(str(path))

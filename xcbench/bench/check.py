@@ -18,7 +18,7 @@ import scipy.sparse as sp
 from xcbench.bench.cache import StageCache
 from xcbench.bench.config import build, changes
 from xcbench.bench.context import RunContext
-from xcbench.bench.contract import Predictor
+from xcbench.bench.contract import Predictor, TextPredictor
 from xcbench.bench.model import Model
 from xcbench.bench.resolve import resolve
 from xcbench.bench.run import train
@@ -78,7 +78,9 @@ class _Trial:
 
     @cached_property
     def data(self) -> Dataset:
-        return toy_dataset()
+        data = toy_dataset()
+        data.fingerprint  # noqa: B018  # taken before anybody can change the data
+        return data
 
     @cached_property
     def model(self) -> Model:
@@ -102,8 +104,12 @@ def _trains(trial: _Trial) -> None:
 
 
 def _predicts(trial: _Trial) -> None:
-    found = trial.predictions
-    points, labels = len(trial.data.test), trial.data.label_count
+    member, test = trial.model.members[0], trial.data.test
+    if isinstance(member, TextPredictor):
+        found = member.predict_titles(test.titles or [], DEPTH)
+    else:
+        found = member.predict(test.X, DEPTH)
+    points, labels = len(test), trial.data.label_count
     _expect(found.indices.shape == (points, DEPTH), f"expected {points} x {DEPTH}, got {found.indices.shape}")
     _expect(bool((found.indices >= -1).all() and (found.indices < labels).all()), "a label id is out of range")
     _expect(not np.isnan(found.scores).any(), "a score is not a number")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from xcbench.bench import registry
@@ -26,6 +27,8 @@ class ResolvedRun:
     reranker: Reranker[Any] | None
     preset: str | None
     """The preset that was applied, if any."""
+    source: str
+    """What the dataset was loaded by: a name, or a path from the root on."""
 
     @property
     def ablations(self) -> tuple[str, ...]:
@@ -86,16 +89,17 @@ def resolve(spec: RunSpec, data: Dataset | None = None) -> ResolvedRun:
     reranker = _configured(registry.get_reranker(spec.rerank), for_rerank, "rerank") if spec.rerank else None
     _refuse_leftovers(for_augment, "augmentation", [plugin.name for plugin in augmentations])
     _refuse_leftovers(for_rerank, "reranker", [reranker.name] if reranker else [])
-    data = _load(spec.dataset) if data is None else data
+    data, source = _load(spec.dataset) if data is None else (data, data.name)
     preset = _choose_preset(spec, method_type, data.name)
     config = build(method_type.config_type, method_type.presets.get(preset or "", {}), patch, owner=method_type.name)
-    return ResolvedRun(spec, data, method_type(config), augmentations, reranker, preset)
+    return ResolvedRun(spec, data, method_type(config), augmentations, reranker, preset, source)
 
 
-def _load(name: str) -> Dataset:
-    from xcbench.data.catalog import load_dataset
+def _load(name: str) -> tuple[Dataset, str]:
+    from xcbench.data.catalog import dataset_names, load_dataset
 
-    return load_dataset(name)
+    data = load_dataset(name)
+    return data, name if name in dataset_names() else str(Path(name).expanduser().absolute())
 
 
 def _ablation(method: type[Method[Any]], name: str) -> Patch:

@@ -230,7 +230,7 @@ def _asked(resolved: ResolvedRun) -> dict[str, Any]:
         "method": resolved.method.name,
         "method_version": resolved.method.code_version,
         "dataset": resolved.data.name,
-        "dataset_source": str(Path(spec.dataset).absolute()) if Path(spec.dataset).exists() else spec.dataset,
+        "dataset_source": resolved.source,
         "fingerprint": resolved.data.fingerprint,
         "ablations": resolved.ablations,
         "augment": tuple(plugin.name for plugin in resolved.augmentations),
