@@ -1,7 +1,7 @@
 """Verbs about datasets: bring one in, write one out, look at one, make one up."""
 
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import cyclopts
 
@@ -90,3 +90,62 @@ def export(dataset: str, folder: Path, *, form: Literal["split", "combined", "np
 
     write_dataset(load_dataset(dataset), folder, form)
     print(f"{dataset} is written to {folder}")
+
+
+@app.command
+def stats(
+    dataset: str,
+    *,
+    json: Annotated[bool, cyclopts.Parameter(negative=())] = False,
+    picture: Path | None = None,
+) -> None:
+    """Print what Table 1 of a paper says of a dataset, and the shape of its tail.
+
+    Parameters
+    ----------
+    dataset
+        A name that `xcbench list datasets` shows, or a path.
+    json
+        Print one flat JSON object.
+    picture
+        Also draw the label-frequency curve to this file (.png, .pdf or .svg).
+    """
+    from json import dumps
+
+    from xcbench.data.catalog import load_dataset
+    from xcbench.data.stats import draw_frequency_curve, statistics
+
+    loaded = load_dataset(dataset)
+    if picture is not None:
+        draw_frequency_curve(loaded, picture)
+    found = statistics(loaded)
+    print(dumps(found.to_dict(), indent=2) if json else found)
+
+
+@app.command
+def synth(*, like: str, scale: float = 1.0, seed: int = 0, name: str | None = None, replace: bool = False) -> None:
+    """Make up a dataset in the shape of a published one: for work on scale, never for claims of accuracy.
+
+    Parameters
+    ----------
+    like
+        The published dataset, such as LF-AmazonTitles-131K.
+    scale
+        The share of its points and labels.
+    seed
+        Another seed gives other data of the same shape.
+    name
+        The name under which the dataset is stored; made from the shape's name where none is given.
+    replace
+        Take the place of a stored dataset of the same name.
+    """
+    from xcbench.data.binary import store_dataset
+    from xcbench.data.catalog import free_folder
+    from xcbench.data.stats import statistics
+    from xcbench.data.synth import default_name, synthesise
+
+    name = name or default_name(like, scale)
+    folder = free_folder(name, replace)
+    dataset = synthesise(like, scale, seed, name)
+    store_dataset(dataset, folder)
+    print(statistics(dataset))

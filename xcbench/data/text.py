@@ -144,15 +144,18 @@ class TextEncoder:
             raise DataError("not a stored text encoder: its parts do not belong together")
         return encoder
 
+    def weigh(self, counts: sp.csr_array) -> sp.csr_array:
+        """Turn [n, V] counts of features into TF-IDF rows of unit length, in place."""
+        counts.sort_indices()
+        counts.data *= self.idf[counts.indices]
+        row_lengths = np.diff(counts.indptr)
+        squares = np.bincount(np.repeat(np.arange(len(row_lengths)), row_lengths), counts.data**2, len(row_lengths))
+        counts.data /= np.repeat(np.sqrt(squares), row_lengths).astype(np.float32)
+        return counts
+
     def _encode_batch(self, texts: Sequence[str]) -> sp.csr_array:
         counts, words = _count_words(texts, self.options)
-        X: sp.csr_array = counts @ self._lookup(words)
-        X.sort_indices()
-        X.data *= self.idf[X.indices]
-        row_lengths = np.diff(X.indptr)
-        squares = np.bincount(np.repeat(np.arange(len(row_lengths)), row_lengths), X.data**2, len(row_lengths))
-        X.data /= np.repeat(np.sqrt(squares), row_lengths).astype(np.float32)
-        return X
+        return self.weigh(counts @ self._lookup(words))
 
     def _lookup(self, words: list[str]) -> sp.csr_array:
         """[words, V]: which features each word stands for; an unknown word is an empty row."""
@@ -187,9 +190,11 @@ def _is_count(value: Any) -> bool:
 def _csr(rows: npt.NDArray[Any], columns: npt.NDArray[Any], shape: tuple[int, int]) -> sp.csr_array:
     """Counts of (row, column) pairs, rows ascending; pairs with column -1 are left out."""
     kept = columns >= 0
-    indptr = np.zeros(shape[0] + 1, np.int64)
+    columns = columns[kept]
+    # scipy's index type is that of its widest part, and 32 bits are enough below two thousand million entries.
+    indptr = np.zeros(shape[0] + 1, np.int32 if len(columns) <= np.iinfo(np.int32).max else np.int64)
     np.cumsum(np.bincount(rows[kept], minlength=shape[0]), out=indptr[1:])
-    matrix = sp.csr_array((np.ones(int(indptr[-1]), np.float32), columns[kept], indptr), shape=shape)
+    matrix = sp.csr_array((np.ones(len(columns), np.float32), columns, indptr), shape=shape)
     matrix.sum_duplicates()
     return matrix
 
