@@ -46,6 +46,7 @@ class Settings:
         ("graph.kind", "cooccurrence", "cooccurrence"),
         ("graph.steps", "7", 7),
         ("graph.sizes", "[3, 4]", [3, 4]),
+        ("graph.steps", " 7", 7),
         ("limit", "null", None),
         ("limit", "7", 7),
         ("either", "5", 5),
@@ -105,6 +106,13 @@ def test_a_config_is_an_instance_of_its_class_and_later_patches_win():
     assert isinstance(config, Settings)
     assert isinstance(config.graph, Graph)
     assert (config.rate, config.graph.steps, config.graph.sizes, config.colour) == (2.0, 5, (1, 2), Colour.red)
+
+
+def test_a_group_may_be_given_as_a_mapping():
+    for value in ({"steps": 3, "kind": "cooccurrence"}, "{steps: 3, kind: cooccurrence}"):
+        assert build(Settings, {"graph": value}).graph == Graph("cooccurrence", 3)
+    with pytest.raises(InputError, match=r"did you mean graph\.steps"):
+        build(Settings, {"graph": {"stps": 3}})
 
 
 def test_changes_are_exactly_the_keys_that_differ():

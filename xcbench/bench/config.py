@@ -112,7 +112,11 @@ def _assign(config: DictConfig, config_type: type, key: str, value: Any, owner: 
         raise unknown_name(f"config key{f' of {owner}' if owner else ''}", key, keys)
     if isinstance(value, str) and "${" in value:
         raise InputError(f"config key {key}: '${{' is not allowed in a value, got {value!r}")
-    if not any(_accepts(config, key, candidate) for candidate in _readings(value, keys.get(key))):
+    readings = _readings(value, keys.get(key))
+    if dataclasses.is_dataclass(keys.get(key)) and isinstance(readings[0], Mapping):
+        for inner, item in readings[0].items():
+            _assign(config, config_type, f"{key}.{inner}", item, owner)
+    elif not any(_accepts(config, key, candidate) for candidate in readings):
         raise InputError(f"config key {key} expects {type_name(keys.get(key, Any))}, got {value!r}")
 
 

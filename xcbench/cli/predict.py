@@ -14,7 +14,7 @@ def predict(
     *,
     run: str,
     text: Annotated[tuple[str, ...], Parameter(negative=())] = (),
-    input_: Annotated[Path | None, Parameter(name="--input")] = None,
+    input_: Annotated[Path | None, Parameter(name="--input", allow_leading_hyphen=True)] = None,
     k: int = 10,
     method: str | None = None,
     store: Path | None = None,

@@ -1,0 +1,271 @@
+"""The verbs run, list, predict, compare, check and cache, called as a user would."""
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from xcbench.bench.toy import toy_dataset
+from xcbench.cli import main
+from xcbench.data.binary import store_dataset
+
+STAGED = str(Path(__file__).parent.parent / "bench" / "staged_method.py")
+
+
+@pytest.fixture
+def call(tmp_path, monkeypatch, capsys):
+    """Call a command: exit code, standard output, standard error."""
+    monkeypatch.setenv("XCBENCH_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def call(*words):
+        capsys.readouterr()
+        try:
+            main([str(word) for word in words])
+            code = 0
+        except SystemExit as end:
+            code = end.code or 0
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return call
+
+
+@pytest.fixture
+def toy(tmp_path):
+    store_dataset(toy_dataset(), tmp_path / "toy")
+    return tmp_path / "toy"
+
+
+def one_line(err):
+    assert "Traceback" not in err
+    assert len(err.strip().splitlines()) == 1, err
+    return err.strip()
+
+
+def test_run_prints_figures_with_intervals_stages_and_the_place_of_the_record(call, toy):
+    code, out, err = call("run", "--method", STAGED, "--ablation", "fast", "--dataset", toy, "--seed", 2)
+    assert code == 0
+    assert out.startswith("staged fast on toy-50 (seed 2, 60 test points)")
+    assert "P@1 " in out
+    assert "95%" in out
+    assert [line.split()[:2] for line in out.splitlines() if " ran " in line] == [
+        ["graph", "ran"],
+        ["clusters", "ran"],
+        ["rank", "ran"],
+    ]
+    assert "peak memory" in out
+    folder = Path(out.strip().splitlines()[-1].removeprefix("record: "))
+    assert (folder / "record.json").is_file()
+    assert "stage graph: ran" in err
+
+
+def test_run_again_says_the_same_from_the_store(call, toy):
+    words = ("run", "--method", "knn", "--dataset", toy)
+    _, first, _ = call(*words)
+    code, second, err = call(*words)
+    assert code == 0
+    assert second == first
+    assert "in the store" in one_line(err)
+
+
+def test_json_is_one_flat_object_in_percent(call, toy):
+    _, out, _ = call("run", "--method", "label-text", "--dataset", toy, "--json")
+    found = json.loads(out)
+    assert found.pop("run").startswith("label-text-")
+    assert {"P@1", "nDCG@5", "PSP@3", "R@10"} <= found.keys()
+    assert all(isinstance(value, float) for value in found.values())
+    assert found["P@1"] > 50
+
+
+def test_options_reach_the_run(call, toy, tmp_path):
+    words = ["run", "--method", STAGED, "--ablation", "fast", "--ablation", "coarse", "--augment", STAGED]
+    words += ["--rerank", STAGED, "--set", "graph.top=3", "--set", "augment.double.times=3", "--ensemble", 2]
+    code, out, _ = call(*words, "--dataset", toy, "--store", tmp_path / "elsewhere", "--preset", "none", "--json")
+    assert code == 0
+    record = json.loads((tmp_path / "elsewhere" / json.loads(out)["run"] / "record.json").read_text())
+    assert record["ablations"] == ["coarse", "fast"]
+    assert record["config"]["graph"]["top"] == 3
+    assert record["config"]["augment"] == {"double": {"times": 3}}
+    assert record["config"]["rerank"] == {"reverse": {}}
+    assert record["ensemble"] == 2
+    assert record["preset"] is None
+
+
+def test_spec_and_command_line_are_one(call, toy):
+    from xcbench.bench.resolve import resolve
+    from xcbench.bench.spec import RunSpec
+
+    overrides = {"graph": {"top": 3}, "rate": 0.25, "trace": "a=b c"}
+    spec = RunSpec(STAGED, str(toy), ("coarse",), (STAGED,), STAGED, "other", overrides, 3, 2)
+    code, out, _ = call(*spec.arguments(), "--dry-run", "--json")
+    assert code == 0
+    assert json.loads(out)["run"] == resolve(spec).id
+
+
+def test_dry_run_shows_config_stages_and_memory_and_does_nothing(call, toy, tmp_path):
+    trace = tmp_path / "trace.txt"
+    words = ("run", "--method", STAGED, "--dataset", toy, "--set", f"trace={trace}")
+    code, out, _ = call(*words, "--dry-run")
+    assert code == 0
+    assert not trace.exists()
+    assert "not in the store yet" in out
+    assert "preset Toy-50" in out
+    assert "graph.kind" in out
+    assert out.count("to compute") == 3
+    assert "expected peak memory" in out
+    call(*words)
+    _, out, _ = call(*words, "--ablation", "fast", "--dry-run")
+    assert out.count("cached") == 2
+    assert out.count("to compute") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--method", "knnn"], "unknown method 'knnn'; did you mean knn?"),
+        (["--method", "knn", "--set", "neighbors=3"], "did you mean neighbours?"),
+        (["--method", "knn", "--set", "neighbours=many"], "neighbours expects int, got 'many'"),
+        (["--method", "knn", "--set", "neighbours"], "expected key.path=value"),
+        (["--method", "knn", "--set", "power=1", "--set", "power=2"], "two values"),
+        (["--method", "knn", "--ablation", "txt"], "did you mean text?"),
+        (["--method", "knn", "--dataset", "lf-debian-4"], "did you mean lf-debian-4k"),
+        (["--method", "knn", "--ensemble", "0"], "at least 1 member"),
+        (["--method", "knn", "--seed", "x"], "seed"),
+        (["--method", "knn", "--device", "gpu"], "unknown device 'gpu'"),
+        (["--method", "nowhere/mine.py"], "there is no file"),
+        (["--methd", "knn"], "--method"),
+        ([], "method"),
+    ],
+)
+def test_wrong_input_is_one_line_and_exit_code_2(call, words, message):
+    code, out, err = call("run", *words)
+    assert code == 2
+    assert out == ""
+    assert message in one_line("\n".join(line for line in err.splitlines() if not line.startswith("run ")))
+
+
+def test_lists(call, toy):
+    code, out, _ = call("list", "methods")
+    assert code == 0
+    assert "Label popularity" in out
+    _, out, _ = call("list", "ablations", "--method", STAGED, "--json")
+    assert json.loads(out)[0] == {
+        "method": "staged",
+        "ablation": "cooc",
+        "title in the paper": "Staged-Cooc",
+        "changes": {"graph.kind": ["walk", "cooccurrence"]},
+    }
+    _, out, _ = call("list", "ablations", "--method", STAGED)
+    assert 'graph.kind: "walk" -> "cooccurrence"' in out
+    _, out, _ = call("list", "datasets")
+    assert "lf-debian-4k" in out
+    _, out, _ = call("list", "tables")
+    assert "eclare/table5" in out
+    assert call("list", "runs")[1] == "there are no runs yet\n"
+    call("run", "--method", "popularity", "--dataset", toy)
+    assert "popularity-" in call("list", "runs")[1]
+    code, _, err = call("list", "metods")
+    assert code == 2
+    assert "methods" in one_line(err)
+
+
+def test_predict_reads_text_and_files(call, toy, tmp_path, monkeypatch):
+    run_id = json.loads(call("run", "--method", "knn", "--dataset", toy, "--json")[1])["run"]
+    code, out, _ = call("predict", "--run", run_id[:8], "--text", "topic7 group1", "--k", 3)
+    assert code == 0
+    assert out.splitlines()[0] == "topic7 group1"
+    assert "topic7 group1" in out.splitlines()[2]
+    titles = tmp_path / "titles.txt"
+    titles.write_text("topic1 group0\n\ntopic2 group0\n")
+    _, out, _ = call("predict", "--run", run_id, "--input", titles, "--json", "--k", 2)
+    answers = json.loads(out)
+    assert [answer["labels"][0]["label"] for answer in answers] == [1, 2]
+    assert all(len(answer["labels"]) <= 2 for answer in answers)
+    monkeypatch.setattr("sys.stdin", io.StringIO("topic3 group0"))
+    assert json.loads(call("predict", "--run", run_id, "--input", "-", "--json")[1])[0]["labels"][0]["label"] == 3
+    assert "no label found" in call("predict", "--run", run_id, "--text", "nothing known")[1]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "nothing to predict"),
+        (["--text", "a", "--k", "0"], "k is at least 1"),
+        (["--input", "no-such-file"], "no-such-file"),
+    ],
+)
+def test_predict_refuses_what_it_cannot_do(call, toy, words, message):
+    run_id = json.loads(call("run", "--method", "knn", "--dataset", toy, "--json")[1])["run"]
+    code, _, err = call("predict", "--run", run_id, *words)
+    assert code == 2
+    assert message in one_line(err)
+
+
+def test_predict_on_an_unknown_run(call):
+    code, _, err = call("predict", "--run", "knn-123", "--text", "a")
+    assert code == 2
+    assert "unknown run" in one_line(err)
+
+
+def test_compare_names_the_better_run(call, toy):
+    ids = [
+        json.loads(call("run", "--method", name, "--dataset", toy, "--json")[1])["run"]
+        for name in ("popularity", "label-text")
+    ]
+    code, out, _ = call("compare", *ids, "--metric", "P@1")
+    assert code == 0
+    assert "better" in out
+    assert "1 comparisons" in out
+    _, out, _ = call("compare", *ids, "--metric", "P@1", "--metric", "PSP@3", "--json")
+    rows = json.loads(out)
+    assert [row["metric"] for row in rows] == ["P@1", "P@1", "PSP@3", "PSP@3"]
+    assert rows[1]["difference"] > 0
+    code, _, err = call("compare", ids[0])
+    assert code == 2
+    assert "at least two" in one_line(err)
+    code, _, err = call("compare", *ids, "--metric", "Q@1")
+    assert code == 2
+    assert "Q@1" in one_line(err)
+
+
+def test_check_says_what_holds(call, tmp_path):
+    code, out, _ = call("check", "--method", "knn")
+    assert code == 0
+    assert "12 of 12 promises hold" in out
+    code, out, _ = call("check", "--method", "popularity", "--json")
+    assert code == 0
+    assert any(finding["advice"] and finding["problem"] for finding in json.loads(out))
+    broken = tmp_path / "broken.py"
+    broken.write_text(Path(STAGED).read_text().replace("def predict(self, X, k):", "def predict(self, X):"))
+    code, out, _ = call("check", "--method", broken)
+    assert code == 1
+    assert "FAILS" in out
+
+
+def test_cache_lists_and_cleans(call, toy):
+    assert "0 stages" in call("cache", "ls")[1]
+    call("run", "--method", STAGED, "--dataset", toy)
+    _, out, _ = call("cache", "ls")
+    assert "clusters" in out
+    assert "3 stages" in out
+    code, _, err = call("cache", "clean")
+    assert code == 2
+    assert "say what to delete" in one_line(err)
+    assert "deleted 0 folders" in call("cache", "clean", "--method", "knn")[1]
+    assert "deleted 0 folders" in call("cache", "clean", "--older-than", 1)[1]
+    assert "deleted 0 folders" in call("cache", "clean", "--unfinished")[1]
+    assert "deleted 3 folders" in call("cache", "clean", "--all")[1]
+    assert "0 stages" in call("cache", "ls")[1]
+    assert "staged-" in call("list", "runs")[1]
+
+
+def test_stages_in_use_are_not_cleaned(call, toy):
+    from xcbench.bench.cache import StageCache
+    from xcbench.bench.disk import locked
+
+    call("run", "--method", STAGED, "--dataset", toy)
+    with locked(StageCache().entries()[0].folder, "test"):
+        assert "deleted 2 folders" in call("cache", "clean", "--all")[1]
+        assert "1 stages" in call("cache", "ls")[1]
