@@ -206,9 +206,10 @@ def test_filters_under_both_names(tmp_path, names):
 
 
 def test_what_is_there_twice_is_read_once_and_said(tmp_path):
-    raw = read_raw(write(tmp_path / "data", SPLIT | {"Yf.txt": "nonsense"}))
+    doubles = {"Yf.txt": "nonsense", "train.txt": "nonsense", "train.csv": "nonsense"}
+    raw = read_raw(write(tmp_path / "data", SPLIT | doubles))
     assert_features(raw)
-    assert raw.findings.notes == ["Yf.txt is ignored: lbl_X_Xf.txt says the same"]
+    assert raw.findings.notes == ["not read, since other files say the same: Yf.txt, train.csv, train.txt"]
 
 
 def test_text_becomes_features_of_unit_length(tmp_path):

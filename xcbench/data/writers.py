@@ -56,10 +56,10 @@ def _write_combined(dataset: Dataset, folder: Path) -> None:
 def _write_npz(dataset: Dataset, folder: Path) -> None:
     """scipy matrices: `X.trn.npz`, `Y.trn.npz`, `X.tst.npz`, `Y.tst.npz`, and `Z.npz` for label text."""
     for short, split in (("trn", dataset.train), ("tst", dataset.test)):
-        sp.save_npz(folder / f"X.{short}.npz", split.X)
-        sp.save_npz(folder / f"Y.{short}.npz", split.Y)
+        sp.save_npz(folder / f"X.{short}.npz", split.X, compressed=False)
+        sp.save_npz(folder / f"Y.{short}.npz", split.Y, compressed=False)
     if dataset.Z is not None:
-        sp.save_npz(folder / "Z.npz", dataset.Z)
+        sp.save_npz(folder / "Z.npz", dataset.Z, compressed=False)
     _write_titles(dataset, folder)
 
 

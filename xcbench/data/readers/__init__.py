@@ -49,6 +49,7 @@ def read_raw(path: str | Path, *, with_content: bool = False, label_separator: s
             _check_complete(raw, path)
             settle(raw)
             _read_filters(files, raw)
+            files.note_ignored()
             raw.files = files.digests()
             _check_digests(raw, path)
     except OSError as error:
@@ -65,7 +66,7 @@ class _Files:
     used: dict[str, Path] = field(default_factory=dict)
 
     def first(self, patterns: Sequence[str]) -> Path | None:
-        """The file to read for one purpose; others that would serve it too are noted as ignored."""
+        """The file to read for one purpose: of those that would serve it, the one whose name comes first."""
         present = sorted(
             (place, file)
             for file in self.folder.iterdir()
@@ -75,10 +76,13 @@ class _Files:
         if not present:
             return None
         chosen = present[0][1]
-        for _, other in present[1:]:
-            self.findings.notes.append(f"{other.name} is ignored: {chosen.name} says the same")
         self.used[chosen.name] = chosen
         return chosen
+
+    def note_ignored(self) -> None:
+        known = (file.name for file in self.folder.iterdir() if names.is_known(file.name))
+        if ignored := sorted(set(known) - set(self.used)):
+            self.findings.notes.append(f"not read, since other files say the same: {', '.join(ignored)}")
 
     def digests(self) -> dict[str, str]:
         return {name: _sha256(path) for name, path in sorted(self.used.items()) if name != MANIFEST_FILE}

@@ -9,10 +9,10 @@ from __future__ import annotations
 import contextlib
 import tempfile
 import zipfile
-import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
 
+from xcbench.data.npz import BROKEN_ARCHIVE
 from xcbench.errors import DataError
 
 UNPACKED_FREELY = 256 << 20
@@ -72,8 +72,8 @@ def _unpack(path: Path, target: Path, is_known: Callable[[str], bool]) -> None:
                 if member.is_dir() or "__MACOSX" in name.parts or not is_known(name.name):
                     continue
                 left = _unpack_member(archive, member, target / name, left, path)
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError) as error:
-        raise DataError(f"the zip file is damaged or not supported: {error}", path) from None
+    except (*BROKEN_ARCHIVE, ValueError) as error:
+        raise DataError(f"the zip file is damaged, or its kind is not supported: {error}", path) from None
 
 
 def _unpack_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, target: Path, left: int, path: Path) -> int:
