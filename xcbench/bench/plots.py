@@ -17,6 +17,7 @@ from xcbench.bench.plot_style import INK, canvas, look
 from xcbench.bench.render import place
 from xcbench.bench.scores import Judge, Shelf
 from xcbench.bench.store import Record
+from xcbench.data import Dataset
 from xcbench.errors import InputError
 from xcbench.evaluate import Bootstrap, PointScores, Truth, contributions, evaluate, frequency_bins
 from xcbench.files import atomic_file
@@ -81,30 +82,33 @@ def _draw_bins(
     experiment: Experiment, figure: Figure, shelf: Shelf, runs: Runs, missing: Mapping[str, str]
 ) -> Iterator[Picture]:
     metric = experiment.metrics[0]
-    frequency = shelf.data.label_frequency
-    bins = frequency_bins(frequency, figure.bins)
-    truth = Truth.of(shelf.data)
     with canvas(max(5.5, 0.9 * figure.bins + 1.5), 3.4) as (picture, (axes,)):
-        width = 0.8 / len(runs)
-        for number, (label, records) in enumerate(runs.items()):
-            values, low, high = bin_contributions(records, truth, metric, bins, figure.bins)
-            style = look(number)
-            centre = np.arange(figure.bins) + (number - (len(runs) - 1) / 2) * width
-            axes.bar(
-                centre,
-                values,
-                width * 0.92,
-                yerr=np.maximum(0, [values - low, high - values]),
-                label=f"{label} ({values.sum():.1f})",
-                color=style.colour,
-                hatch=style.hatch,
-                edgecolor="white",
-                error_kw={"elinewidth": 0.8, "ecolor": INK},
-            )
-        axes.set_xticks(range(figure.bins), _bin_names(frequency, bins, figure.bins))
-        axes.grid(axis="x", visible=False)
+        bin_bars(axes, runs, shelf.data, metric, figure.bins)
         _finish(picture, axes, experiment, shelf, figure.x, figure.y or metric, missing)
         yield picture
+
+
+def bin_bars(axes: Axes, runs: Runs, data: Dataset, metric: str, count: int = 5) -> None:
+    """What labels of each frequency add to a metric, as bars with 95% intervals; the legend has the sums."""
+    bins = frequency_bins(data.label_frequency, count)
+    truth = Truth.of(data)
+    width = 0.8 / len(runs)
+    for number, (label, records) in enumerate(runs.items()):
+        values, low, high = bin_contributions(records, truth, metric, bins, count)
+        style = look(number)
+        axes.bar(
+            np.arange(count) + (number - (len(runs) - 1) / 2) * width,
+            values,
+            width * 0.92,
+            yerr=np.maximum(0, [values - low, high - values]),
+            label=f"{label} ({values.sum():.1f})",
+            color=style.colour,
+            hatch=style.hatch,
+            edgecolor="white",
+            error_kw={"elinewidth": 0.8, "ecolor": INK},
+        )
+    axes.set_xticks(range(count), _bin_names(data.label_frequency, bins, count))
+    axes.grid(axis="x", visible=False)
 
 
 def bin_contributions(
@@ -237,8 +241,9 @@ def _finish(
     axes.set_xlabel(x)
     axes.set_ylabel(y)
     handles, labels = axes.get_legend_handles_labels()
-    if any(labels):
-        axes.legend(handles, labels, loc="best", fontsize=8)
+    if any(labels) and title:
+        # Outside of the panel: there it hides no bar and no interval.
+        picture.legend(handles, labels, loc="outside upper center", ncols=min(4, len(labels)), fontsize=8)
     if missing and title:
         picture.supxlabel(f"not available: {', '.join(missing)}", fontsize=7, color="#555555", x=0.01, ha="left")
 

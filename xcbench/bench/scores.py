@@ -6,6 +6,7 @@ difference is paired. Several seeds of a row are averaged point by point first.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -20,9 +21,22 @@ from xcbench.bench.spec import RunSpec
 from xcbench.bench.store import Record, Store
 from xcbench.data import Dataset
 from xcbench.data.catalog import dataset_names, load_dataset
-from xcbench.evaluate import Bootstrap, Comparison, Evaluation, Interval, PointScores, Spread, Truth, evaluate, spread
+from xcbench.errors import DataError
+from xcbench.evaluate import (
+    Bootstrap,
+    Comparison,
+    Evaluation,
+    Interval,
+    PointScores,
+    Spread,
+    Truth,
+    evaluate,
+    parse_metric,
+    spread,
+)
 
 RESAMPLES = 10_000
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -44,9 +58,20 @@ class Shelf:
         """The identity of a run here; whatever is wrong with the spec is an `InputError`."""
         return resolve(spec, self.data).id
 
+    def get(self, run_id: str) -> Record | None:
+        """A record whose predictions can be read; one that is damaged costs a warning and counts as missing."""
+        record = self.store.get(run_id)
+        try:
+            if record is not None:
+                record.predictions()
+        except DataError as error:
+            _log.warning("skipping a damaged record: %s", error)
+            return None
+        return record
+
     def records(self, row: Row, seeds: Iterable[int]) -> dict[int, Record]:
         """The finished runs of a row, by seed."""
-        found = {seed: self.store.get(self.run_id(row.spec(self.source, seed))) for seed in seeds}
+        found = {seed: self.get(self.run_id(row.spec(self.source, seed))) for seed in seeds}
         return {seed: record for seed, record in found.items() if record is not None}
 
 
@@ -71,9 +96,12 @@ class Judge:
         self._seeds: dict[tuple[str, str], list[float]] = {}
         self._scores: dict[tuple[str, str], PointScores] = {}
         for label, of_row in records.items():
-            if of_row and metrics:
-                evaluations = [evaluate(record.predictions(), truth, metrics) for record in of_row]
-                self._take(label, evaluations, metrics)
+            predictions = [record.predictions() for record in of_row]
+            # Predictions that were cut to fewer places than a metric looks at would only seem to answer it.
+            depth = min((topk.k for topk in predictions), default=0)
+            answered = [name for name in metrics if min(parse_metric(name).k or 1, data.label_count) <= depth]
+            if answered:
+                self._take(label, [evaluate(topk, truth, answered) for topk in predictions], answered)
         self._bootstraps = [
             _Paired({key: s for key, s in self._scores.items() if s.metric.is_coverage is over_labels}, resamples)
             for over_labels in (False, True)

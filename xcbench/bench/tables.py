@@ -112,9 +112,11 @@ def _wanted(
             for seed in seeds:
                 spec = row.spec(shelf.source, seed)
                 run_id = shelf.run_id(spec)
-                if overwrite is OverwriteStrategy.REDO or shelf.store.get(run_id) is None:
+                if overwrite is OverwriteStrategy.REDO or shelf.get(run_id) is None:
                     arguments = (*spec.arguments(), "--store", str(shelf.store.folder))
-                    arguments += ("--force",) if overwrite is OverwriteStrategy.REDO else ()
+                    # What is there all the same must be damaged.
+                    anew = overwrite is OverwriteStrategy.REDO or run_id in shelf.store
+                    arguments += ("--force",) if anew else ()
                     job = Job(f"{row.label} on {shelf.data.name}, seed {seed}", arguments)
                     wanted.setdefault(run_id, (shelf, job))
     return wanted
