@@ -125,3 +125,12 @@ def test_series_differ_without_colour():
     weights = np.array([0.299, 0.587, 0.114])
     grey = [weights @ [int(look.colour[i : i + 2], 16) for i in (1, 3, 5)] for look in looks]
     assert min(abs(a - b) for a, b in itertools.pairwise(grey)) > 25
+
+
+def test_a_figure_of_the_data_needs_no_runs(shelf, tmp_path, capsys):
+    for arguments in (["table", "eclare/figure1"], ["plot", "eclare/figure1", "--output", str(tmp_path / "f.png")]):
+        with pytest.raises(SystemExit) as end:
+            main([*arguments, "--dataset", shelf.source, "--store", str(shelf.store.folder)])
+        assert end.value.code == 0
+    assert "`xcbench plot eclare/figure1` draws it" in capsys.readouterr().err
+    assert ink(tmp_path / "f.png") > 0.01

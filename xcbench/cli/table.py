@@ -54,6 +54,9 @@ def table(
     from xcbench.bench.store import Store
 
     experiment = experiments.load(name)
+    if not experiment.rows:
+        _say(f"{name} shows a dataset and no runs: `xcbench plot {name}` draws it")
+        return
     wanted = experiments.parse_seeds(seeds) if seeds else experiment.seeds
     limit = launchers.parse_duration(timeout) if timeout else None
     engine = launchers.by_name(launcher, jobs)
