@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import re
 from dataclasses import dataclass
@@ -92,6 +93,7 @@ def _load_embedded(name: str) -> Dataset:
     return dataset
 
 
+@functools.cache
 def _embedded_key(folder: Path) -> str:
     """Changes with all that the features come from: the files (through their manifest) and how text is encoded."""
     digest = hashlib.sha256((folder / MANIFEST_FILE).read_bytes())
