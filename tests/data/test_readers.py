@@ -132,7 +132,16 @@ def test_svmlight_counts_from_one_unless_a_zero_occurs(tmp_path, base):
     assert raw.train.X.matrix.toarray() == pytest.approx(np.array(X_TRAIN, np.float32), abs=0)
     assert raw.test.X.matrix.toarray() == pytest.approx(np.array(X_TEST, np.float32), abs=0)
     assert_targets(raw)
-    assert f"count from {base}" in raw.findings.notes[0]
+    assert f"counted from {base} since" in raw.findings.notes[0]
+
+
+def test_svmlight_beside_files_that_count_from_zero_counts_from_zero(tmp_path):
+    headed = {"train.txt": COMBINED["train.txt"], "test.txt": "2 2:-1\n"}
+    raw = read_raw(write(tmp_path / "header", headed))
+    assert raw.test.X.matrix.toarray().tolist() == [[0, 0, -1, 0]]
+    labels = {"train.svm": "1 1:1\n", "test.svm": "0 3:1\n", "Yf.txt": "2 4\n1:1\n3:1\n"}
+    raw = read_raw(write(tmp_path / "labels", labels))
+    assert raw.test.X.matrix.toarray().tolist() == [[0, 0, 0, 1]]
 
 
 def test_json_form_plain_and_gzipped(tmp_path):

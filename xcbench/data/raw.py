@@ -20,7 +20,7 @@ class Findings:
     notes: list[str] = field(default_factory=list)
 
 
-@dataclass
+@dataclass(eq=False)
 class Sourced:
     """A matrix, the file that it came from, and whether that file says how many columns there are."""
 

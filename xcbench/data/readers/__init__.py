@@ -121,24 +121,28 @@ def _read_sparse(files: _Files, raw: RawDataset) -> None:
             declared = parsed.header is not None
             if split.X is None:
                 split.X = Sourced(parsed.features, path.name, declared)
-                headless += [split.X] * (not declared)
+                if not declared:
+                    headless.append(split.X)
             if split.Y is None and parsed.labels is not None:
                 split.Y = Sourced(parsed.labels, path.name, declared)
-    _settle_base(headless, raw.findings)
+    _settle_base(headless, raw)
 
 
-def _settle_base(parts: list[Sourced], findings: Findings) -> None:
-    """svmlight counts features from 1 or from 0 and does not say which: a 0 anywhere tells."""
-    if not parts:
+def _settle_base(headless: list[Sourced], raw: RawDataset) -> None:
+    """svmlight counts features from 1 or from 0 and does not say which: a 0 anywhere tells, or other files that do."""
+    if not headless:
         return
-    file = parts[0].file
-    if any((part.matrix.indices == 0).any() for part in parts):
-        findings.notes.append(f"{file} has no header: read as svmlight; feature 0 occurs, so ids count from 0")
-        return
-    findings.notes.append(f"{file} has no header: read as svmlight; feature 0 never occurs, so ids count from 1")
-    for part in parts:
-        part.matrix.indices -= 1
-        part.matrix.resize((part.matrix.shape[0], max(0, part.matrix.shape[1] - 1)))
+    if raw.Z or any(split.X is not None and split.X not in headless for split in raw.splits.values()):
+        base, reason = 0, "as in the other files"
+    elif any((part.matrix.indices == 0).any() for part in headless):
+        base, reason = 0, "since feature 0 occurs"
+    else:
+        base, reason = 1, "since feature 0 never occurs"
+        for part in headless:
+            part.matrix.indices -= 1
+            part.matrix.resize((part.matrix.shape[0], max(0, part.matrix.shape[1] - 1)))
+    files = " and ".join(part.file for part in headless)
+    raw.findings.notes.append(f"{files} without header: read as svmlight, ids counted from {base} {reason}")
 
 
 def _read_text(files: _Files, raw: RawDataset, with_content: bool) -> None:
