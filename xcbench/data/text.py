@@ -93,10 +93,9 @@ class TextEncoder:
         else:
             features, pieces = words, None
         found = np.bincount(counts.indices, minlength=len(features))
-        kept = sorted(
-            (column for column in np.flatnonzero(found >= chosen.min_count).tolist()),
-            key=lambda column: (-found[column], features[column]),
-        )[: chosen.max_features]
+        by_name = sorted(np.flatnonzero(found >= chosen.min_count).tolist(), key=features.__getitem__)
+        by_count = np.argsort(-found[by_name], kind="stable")[: chosen.max_features]
+        kept = [by_name[i] for i in by_count]
         if not kept:
             raise DataError(f"no feature is found in {chosen.min_count} titles (min_count); lower it")
         return cls(chosen, [features[column] for column in kept], found[kept], counts.shape[0], pieces)
@@ -218,13 +217,16 @@ def _word_or_line_break() -> re.Pattern[str]:
 
 def _tokens(texts: Sequence[str], lowercase: bool) -> list[str]:
     """The words of all texts in one list, with a line break between one text and the next."""
-    joined = "\n".join(texts)
+    joined = "\n".join([text if text.isascii() else _one_spelling(text) for text in texts]).replace("_", " ")
     if joined.count("\n") != len(texts) - 1:
-        joined = "\n".join(text.replace("\n", " ") for text in texts)
-    joined = unicodedata.normalize("NFKC", joined.replace("_", " "))
-    # Nothing marks where a word of Han characters ends, so each stands alone.
-    joined = _HAN.sub(r" \g<0> ", joined)
+        return _tokens([text.replace("\n", " ") for text in texts], lowercase) if texts else []
     return _word_or_line_break().findall(joined.lower() if lowercase else joined)
+
+
+def _one_spelling(text: str) -> str:
+    """One of the many ways to write the same in Unicode; and a blank around each Han character, since nothing else
+    marks where a word of them ends."""
+    return _HAN.sub(r" \g<0> ", unicodedata.normalize("NFKC", text))
 
 
 def _count_words(texts: Iterable[str], options: TextOptions) -> tuple[sp.csr_array, list[str]]:

@@ -1,0 +1,82 @@
+"""Titles to TF-IDF: learn the vocabulary from training and label titles, then encode all titles."""
+
+import gzip
+import json
+from collections.abc import Iterator
+
+import numpy as np
+
+from benchmarks.figure import Figure, cpu_seconds
+from xcbench.data.embedded import embedded_folder
+from xcbench.data.text import PIECES_PER_ROOT_TOKEN, TextEncoder
+
+TITLES = 300_000
+FITTED = 200_000
+PROMISED_SECONDS = 10.0
+
+
+def real_titles(count: int) -> list[str]:
+    """Titles of the embedded sets, about ten words each, drawn with replacement."""
+    titles: list[str] = []
+    for name in ("lf-wordnet-27k", "lf-debian-12k"):
+        for part in ("trn", "tst"):
+            with gzip.open(embedded_folder(name) / f"{part}.json.gz", "rt", encoding="utf-8") as lines:
+                titles += [json.loads(line)["title"] for line in lines]
+    return [titles[i] for i in np.random.default_rng(0).integers(len(titles), size=count)]
+
+
+def ours(titles: list[str], tokenizer: str) -> object:
+    return TextEncoder.fit(titles[:FITTED], tokenizer=tokenizer, min_count=2).encode(titles)
+
+
+def scikit_learn(titles: list[str]) -> object:
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    vectorizer = TfidfVectorizer(token_pattern=r"\w+[+#]*", min_df=2, dtype=np.float32)
+    return vectorizer.fit(titles[:FITTED]).transform(titles)
+
+
+def title_by_title(titles: list[str]) -> object:
+    """Word pieces as the library offers them: train on the titles, then cut each title into pieces."""
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
+
+    model = Tokenizer(models.BPE())
+    model.normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.Lowercase()])
+    model.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Whitespace(), pre_tokenizers.Metaspace()])
+    size = int(PIECES_PER_ROOT_TOKEN * np.sqrt(sum(len(title.split()) for title in titles[:FITTED])))
+    model.train_from_iterator(titles[:FITTED], trainers.BpeTrainer(vocab_size=size, show_progress=False))
+    return [encoding.ids for encoding in model.encode_batch(titles)]
+
+
+def measure() -> Iterator[Figure]:
+    titles = real_titles(TITLES)
+    words = sum(len(title.split()) for title in titles) / TITLES
+    note = f"{TITLES:,} titles of {words:.1f} words, fitted on {FITTED:,}"
+    spent = cpu_seconds(lambda: ours(titles, "words"), repeat=2)
+    yield Figure(
+        what="words to TF-IDF, fit and encode",
+        ours=spent,
+        reference=PROMISED_SECONDS,
+        unit="CPU s",
+        reference_name="the promised time",
+        at_least=1,
+        note=note,
+    )
+    yield Figure(
+        what="words to TF-IDF, fit and encode",
+        ours=spent,
+        reference=cpu_seconds(lambda: scikit_learn(titles), repeat=2),
+        unit="CPU s",
+        reference_name="scikit-learn's TfidfVectorizer",
+        at_least=1.3,
+        note=note,
+    )
+    yield Figure(
+        what="word pieces to TF-IDF, fit and encode",
+        ours=cpu_seconds(lambda: ours(titles, "wordpieces"), repeat=1),
+        reference=cpu_seconds(lambda: title_by_title(titles), repeat=1),
+        unit="CPU s",
+        reference_name="the tokenizers library title by title, without TF-IDF",
+        at_least=1.3,
+        note=note,
+    )
