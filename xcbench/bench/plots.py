@@ -242,8 +242,8 @@ def _finish(
     axes.set_ylabel(y)
     handles, labels = axes.get_legend_handles_labels()
     if any(labels) and title:
-        # Outside of the panel: there it hides no bar and no interval.
-        picture.legend(handles, labels, loc="outside upper center", ncols=min(4, len(labels)), fontsize=8)
+        # Above the panel: there it hides no bar and no interval.
+        axes.legend(handles, labels, loc="lower left", bbox_to_anchor=(0, 1), ncols=3, fontsize=8)
     if missing and title:
         picture.supxlabel(f"not available: {', '.join(missing)}", fontsize=7, color="#555555", x=0.01, ha="left")
 
