@@ -283,11 +283,15 @@ def test_output_file_and_formats(tmp_path, shelf, capsys):
     tables.run_missing(experiment(row("fine", right=0.5)), [shelf], (0,), InProcess())
     capsys.readouterr()
     path = write(tmp_path / "mine.yaml", [scripted("fine", right=0.5)])
+    command = ["table", path, "--dataset", shelf.source, "--store", str(shelf.store.folder), "--run", "none"]
     for form, sign in [("text", "fine"), ("md", "| fine |"), ("latex", "\\toprule"), ("html", "<!doctype html>")]:
         out = tmp_path / f"out.{form}"
-        command = ["table", path, "--dataset", shelf.source, "--store", str(shelf.store.folder), "--run", "none"]
         with pytest.raises(SystemExit) as end:
             main([*command, "--format", form, "--output", str(out)])
         assert end.value.code == 0
         assert sign in out.read_text("utf-8")
     assert capsys.readouterr().out == ""
+    with pytest.raises(SystemExit) as end:
+        main([*command, "--output", str(tmp_path / "mine.yaml" / "out.txt")])
+    assert end.value.code == 1
+    assert "mine.yaml" in capsys.readouterr().err

@@ -14,7 +14,7 @@ import filelock
 from xcbench.errors import XCBenchError
 
 _log = logging.getLogger(__name__)
-_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR}
+_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EEXIST}
 
 
 def lock_for(folder: Path) -> filelock.BaseFileLock:

@@ -6,15 +6,18 @@ on disk. This module reads them; `tables` runs and fills them, `claims` tests wh
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, field
 from functools import lru_cache
-from importlib import resources
+from importlib import metadata, resources
 from pathlib import Path
 from typing import Any, Literal
 
 from xcbench.bench.spec import DEFAULT_DATASET, RunSpec
 from xcbench.bench.typed_yaml import read_yaml
 from xcbench.errors import InputError, unknown_name
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -144,10 +147,9 @@ def folder() -> Path:
 
 
 def names() -> list[str]:
-    """Every shipped experiment, papers in alphabetical order, tables before figures."""
-    root = folder()
-    found = [path.relative_to(root).with_suffix("").as_posix() for path in root.glob("*/*.yaml")]
-    return sorted(found, key=_by_paper_and_number)
+    """Every experiment that has a name: papers in alphabetical order, tables before figures."""
+    found = [f"{group}/{path.stem}" for group, place in _groups().items() for path in place.glob("*.yaml")]
+    return sorted(found, key=_by_group_and_number)
 
 
 def load(name: str) -> Experiment:
@@ -158,7 +160,23 @@ def load(name: str) -> Experiment:
     known = names()
     if name not in known:
         raise unknown_name("table or figure", name, known)
-    return read_yaml(folder() / f"{name}.yaml", Experiment, name=name)
+    group, _, stem = name.partition("/")
+    return read_yaml(_groups()[group] / f"{stem}.yaml", Experiment, name=name)
+
+
+def _groups() -> dict[str, Path]:
+    """The folders of experiments by name: one a paper, and those that entry points in `xcbench.tables` name."""
+    theirs = {point.name: _folder_of(point) for point in metadata.entry_points(group="xcbench.tables")}
+    ours = {place.name: place for place in folder().iterdir() if any(place.glob("*.yaml"))}
+    return {name: place for name, place in theirs.items() if place is not None} | ours
+
+
+def _folder_of(point: metadata.EntryPoint) -> Path | None:
+    try:
+        return Path(str(resources.files(point.value)))
+    except (ImportError, TypeError) as error:
+        _log.warning("the tables of entry point %s cannot be found: %s", point.name, error)
+        return None
 
 
 @dataclass(frozen=True)
@@ -179,10 +197,10 @@ def planned() -> Planned:
     return read_yaml(folder() / "planned.yaml", Planned)
 
 
-def _by_paper_and_number(name: str) -> tuple[str, bool, int, str]:
-    paper, _, place = name.partition("/")
+def _by_group_and_number(name: str) -> tuple[str, bool, int, str]:
+    group, _, place = name.partition("/")
     digits = "".join(c for c in place if c.isdigit())
-    return paper, not place.startswith("table"), int(digits or 0), place
+    return group, not place.startswith("table"), int(digits or 0), place
 
 
 def parse_seeds(text: str) -> tuple[int, ...]:

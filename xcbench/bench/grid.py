@@ -189,8 +189,19 @@ _LATEX = {
 
 
 def escape_latex(text: str) -> str:
-    """Text that LaTeX prints as it is; what no LaTeX font has becomes a question mark."""
-    return "".join(_LATEX.get(c, c if ord(c) < 0x250 else "?") for c in text)
+    """Text that LaTeX prints as it is; a letter that its fonts lack loses its accent or becomes a question mark."""
+    return "".join(_latex_character(c) for c in text)
+
+
+def _latex_character(c: str) -> str:
+    if c in _LATEX:
+        return _LATEX[c]
+    if c.isascii():
+        return c if c.isprintable() else " "
+    base = unicodedata.normalize("NFKD", c)[0]
+    if not (base.isascii() and base.isalnum()):
+        return "?"
+    return c if "À" <= c <= "ÿ" else base
 
 
 def as_html(grids: Sequence[Grid], title: str) -> str:

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from xcbench.bench.availability import check, unavailable
 from xcbench.bench.columns import column
+from xcbench.bench.disk import in_plain_words
 from xcbench.bench.experiments import Experiment, Figure, Row
 from xcbench.bench.plot_style import INK, canvas, look
 from xcbench.bench.render import place
@@ -250,7 +251,7 @@ def _finish(
 
 def _save(path: Path, pictures: Iterator[Picture]) -> Path:
     for picture in pictures:
-        with atomic_file(path) as part:
+        with in_plain_words(path.parent), atomic_file(path) as part:
             # No dates inside: the same runs give the same file.
             metadata = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(path.suffix.lower(), {})
             picture.savefig(part, format=path.suffix[1:].lower(), metadata=metadata)

@@ -85,6 +85,7 @@ def run_missing(
     wanted = _wanted(experiment, shelves, seeds, overwrite)
     if not wanted:
         return {}
+    say(f"{len(wanted)} runs to do")
     stores = {run_id: shelf.store for run_id, (shelf, _) in wanted.items()}
     ids = {job: run_id for run_id, (_, job) in wanted.items()}
     failures: dict[str, str] = {}

@@ -149,10 +149,11 @@ def _say(line: str) -> None:
 
 
 def _write(text: str, output: Path | None) -> None:
+    from xcbench.bench.disk import in_plain_words
     from xcbench.files import atomic_file
 
     if output is None:
         sys.stdout.write(text)
         return
-    with atomic_file(output) as part:
+    with in_plain_words(output.parent), atomic_file(output) as part:
         part.write_text(text, "utf-8")
