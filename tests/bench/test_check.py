@@ -65,6 +65,7 @@ BROKEN = {
     "points are predicted one by one": ("X @ self.W.T", "X @ self.W.T + X.sum()"),
     "odd inputs are fine": ("scores = X", "assert X.nnz\n        scores = X"),
     "tiny data is fine": ("def compute(work):", "assert data.label_count > 2\n        def compute(work):"),
+    "every ablation trains": ("def compute(work):", "assert not self.config.bonus\n        def compute(work):"),
     "ablations and presets fit the config": ('{"bonus": 1.0}', '{"bonus": 0.0}'),
 }
 

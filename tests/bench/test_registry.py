@@ -85,6 +85,7 @@ def test_an_installed_method_is_found_by_its_entry_point(tmp_path, monkeypatch):
     monkeypatch.setattr(
         registry.importlib.metadata, "entry_points", lambda group: [point] if group == "xcbench.methods" else []
     )
+    monkeypatch.setattr(registry, "_installed", registry._installed.__wrapped__)
     assert "theirs" in {entry.name for entry in entries("method")}
     assert get_method("theirs").code_version == "1+their_package"
     assert "theirs" not in {entry.name for entry in entries("augmentation")}

@@ -211,6 +211,18 @@ def test_the_log_says_ran_and_reused(cache, data, trace, caplog):
     ]
 
 
+def test_a_stage_returns_named_values(cache, data):
+    with pytest.raises(TypeError, match="stage x must return a dict of values, got list"):
+        context(cache, data).stage("x", lambda work: [1]).read()
+
+
+def test_progress_is_plain_lines_without_a_terminal(cache, data, caplog, monkeypatch):
+    caplog.set_level(logging.INFO, "xcbench")
+    monkeypatch.setattr("xcbench.bench.context._LINE_EVERY", -1)
+    assert list(context(cache, data).progress([5, 6, 7], "epochs")) == [5, 6, 7]
+    assert [r.getMessage() for r in caplog.records] == ["epochs: 0 of 3", "epochs: 1 of 3", "epochs: 2 of 3"]
+
+
 def test_ls_and_remove(cache, data, trace):
     fit(cache, data, trace)
     entries = cache.entries()

@@ -233,7 +233,7 @@ def test_compare_names_the_better_run(call, toy):
 def test_check_says_what_holds(call, tmp_path):
     code, out, _ = call("check", "--method", "knn")
     assert code == 0
-    assert "12 of 12 promises hold" in out
+    assert "13 of 13 promises hold" in out
     code, out, _ = call("check", "--method", "popularity", "--json")
     assert code == 0
     assert any(finding["advice"] and finding["problem"] for finding in json.loads(out))

@@ -96,6 +96,8 @@ class StageCache:
             checkpoints = self._prepare(folder, keep_checkpoints=not redo)
             with Meter() as meter:
                 values = work(checkpoints)
+            if not isinstance(values, Mapping):
+                raise TypeError(f"stage {name} must return a dict of values, got {type(values).__name__}")
             note = StageNote(name, owner, key, inputs, meter.seconds, meter.peak_memory, time.time(), code_digest())
             with atomic_folder(folder) as part:
                 save_values(part, values)

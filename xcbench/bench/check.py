@@ -51,12 +51,14 @@ class BrokenPromiseError(Exception):
 
 def check_method(method: str) -> Iterator[Finding]:
     """Try a method, by name or file, on toys; yields each finding as it is made."""
-    resolve(RunSpec(method), toy_dataset(labels=2, train=2, test=1))  # a method that cannot be found is no finding
+    # A method that cannot be found is no finding.
+    repeatable = resolve(RunSpec(method), toy_dataset(labels=2, train=2, test=1)).method.repeatable
     with tempfile.TemporaryDirectory() as scratch:
         trial = _Trial(method, Path(scratch))
         for question, ask in _QUESTIONS.items():
             problem = _answer(ask, trial)
-            yield Finding(question, problem, advice=ask is _learns)
+            retrained = ask in (_repeats, _ignores_test)
+            yield Finding(question, problem, advice=ask is _learns or (retrained and not repeatable))
             if problem and ask is _trains:
                 return  # every other question would say the same
 
@@ -90,8 +92,8 @@ class _Trial:
     def predictions(self) -> TopK:
         return self.predict(self.model, self.data)
 
-    def fit(self, data: Dataset, cache: str) -> tuple[Model, RunContext]:
-        resolved = resolve(RunSpec(self.method, preset="none"), data)
+    def fit(self, data: Dataset, cache: str, *ablations: str) -> tuple[Model, RunContext]:
+        resolved = resolve(RunSpec(self.method, ablations=ablations, preset="none"), data)
         context = RunContext(0, "cpu", data, StageCache(self.scratch / cache), resolved.method)
         return train(resolved, context), context
 
@@ -201,6 +203,12 @@ def _ablations(trial: _Trial) -> None:
             build(method.config_type, patch, owner=method.name)
 
 
+def _ablations_train(trial: _Trial) -> None:
+    for name in resolve(RunSpec(trial.method), trial.data).method.ablations:
+        with _about(f"ablation {name!r}"):
+            trial.predict(trial.fit(trial.data, "first", name)[0], trial.data)
+
+
 _QUESTIONS: dict[str, Callable[[_Trial], None]] = {
     "ablations and presets fit the config": _ablations,
     "trains on 50 labels": _trains,
@@ -214,6 +222,7 @@ _QUESTIONS: dict[str, Callable[[_Trial], None]] = {
     "points are predicted one by one": _row_by_row,
     "odd inputs are fine": _odd_inputs,
     "tiny data is fine": _tiny_data,
+    "every ablation trains": _ablations_train,
 }
 
 

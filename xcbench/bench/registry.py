@@ -20,6 +20,7 @@ from types import ModuleType
 from typing import Any, Literal
 
 from xcbench.bench.contract import Augmentation, Method, PlugIn, Reranker
+from xcbench.bench.extras import misfit, remedy
 from xcbench.errors import InputError, XCBenchError, unknown_name
 
 Kind = Literal["method", "augmentation", "reranker"]
@@ -42,11 +43,15 @@ class Entry:
     module: str
     missing: tuple[str, ...] = ()
     """Packages that it imports and that are not installed."""
+    misfits: tuple[str, ...] = ()
+    """What is wrong with the versions of packages that it imports."""
 
     @property
     def problem(self) -> str | None:
         """Why it cannot be used, with what would help; None if it can."""
-        return f"not available: pip install {' '.join(self.missing)}" if self.missing else None
+        if self.missing:
+            return f"not available: {remedy(self.missing)}"
+        return f"not available: {'; '.join(self.misfits)}" if self.misfits else None
 
 
 def entries(kind: Kind) -> list[Entry]:
@@ -77,7 +82,7 @@ def _get(kind: Kind, name: str) -> type[PlugIn[Any]]:
     if name not in known:
         raise unknown_name(kind, name, known)
     entry = known[name]
-    if entry.missing:
+    if entry.problem:
         raise InputError(f"{kind} {name!r} is {entry.problem}")
     try:
         module = importlib.import_module(entry.module)
@@ -111,12 +116,13 @@ def _built_in() -> tuple[Entry, ...]:
     return tuple(entry for path in paths for entry in _scan(path, f"{_PACKAGE}.{path.stem}"))
 
 
-def _installed(kind: Kind) -> list[Entry]:
+@lru_cache
+def _installed(kind: Kind) -> tuple[Entry, ...]:
     found = []
     for point in importlib.metadata.entry_points(group=f"xcbench.{kind}s"):
         origin = f"{point.dist.name} {point.dist.version}" if point.dist else point.module
         found.append(Entry(kind, point.name, f"from {origin}", origin, point.module))
-    return found
+    return tuple(found)
 
 
 def _scan(path: Path, module: str) -> list[Entry]:
@@ -126,14 +132,16 @@ def _scan(path: Path, module: str) -> list[Entry]:
     except (SyntaxError, UnicodeDecodeError) as error:
         _log.warning("%s: cannot be read: %s", path, error)
         return []
-    missing = tuple(sorted(root for root in _imported(tree) if not _importable(root)))
+    imported = sorted(_imported(tree))
+    missing = tuple(root for root in imported if not _importable(root))
+    misfits = tuple(filter(None, map(misfit, imported)))
     found = []
     for node in tree.body:
         if not isinstance(node, ast.ClassDef):
             continue
         for kind, name in filter(None, map(_registration, node.decorator_list)):
             title = (ast.get_docstring(node) or "").partition("\n")[0]
-            found.append(Entry(kind, name, title, "built-in", module, missing))
+            found.append(Entry(kind, name, title, "built-in", module, missing, misfits))
     return found
 
 

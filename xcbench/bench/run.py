@@ -138,7 +138,8 @@ def train(resolved: ResolvedRun, context: RunContext) -> Model:
             _log.info("member %d of %d", number + 1, resolved.spec.ensemble)
         member = context.member(number)
         seed_generators(member.seed)
-        members.append(resolved.method.fit(data, member))
+        # A new object each: what a method keeps on itself must not leak from one member into the next.
+        members.append(type(resolved.method)(resolved.method.config).fit(data, member))
     rescorer = resolved.reranker.fit(data, context.owned_by(resolved.reranker)) if resolved.reranker else None
     original = resolved.data
     return Model(tuple(members), original.label_count, rescorer, original.encoder, original.label_titles)
