@@ -13,13 +13,13 @@ import math
 from collections.abc import Mapping
 
 import numpy as np
-import numpy.typing as npt
 import torch
-from numba import njit, prange
+from numba import njit
 from torch import Tensor, nn
 from torch.optim.adam import adam
 
 from xcbench.nn.dropout import fusable
+from xcbench.nn.parallel import Floats, Longs, share_rows
 from xcbench.nn.tables import TokenEmbeddings
 
 
@@ -46,8 +46,7 @@ class Adam:
             if id(p) in self._embeddings:
                 self._update_embeddings(name, self._embeddings[id(p)])
             elif p.grad.is_sparse:
-                grad = p.grad.coalesce()  # costs nothing where the gradient knows that its rows are unique
-                self._update_rows(name, grad.indices()[0], grad.values())
+                self._update_rows(name, *_unique_rows(p.grad))
                 p.grad = None
             else:
                 dense.append(name)
@@ -86,7 +85,8 @@ class Adam:
         if fusable(p, grad):
             P, M, V, G = (t.detach().numpy().reshape(len(t), -1) for t in (p, m, v, grad))
             f = np.float32
-            _adam_rows(P, M, V, G, rows.numpy(), grad_by_row, f(b1), f(b2), f(rate), f(root), f(self.eps))
+            numbers = f(b1), f(1 - b1), f(b2), f(1 - b2), f(rate), f(root), f(self.eps)
+            share_rows(_adam_rows, len(rows), len(rows) * P.shape[1], P, M, V, G, rows, grad_by_row, *numbers)
             return
         m_rows = m[rows].lerp(grad, 1 - b1)
         v_rows = v[rows].mul_(b2).addcmul_(grad, grad, value=1 - b2)
@@ -108,21 +108,33 @@ class Adam:
             t.grad = None
 
 
-@njit(cache=True, parallel=True, fastmath={"contract"})
+def _unique_rows(grad: Tensor) -> tuple[Tensor, Tensor]:
+    """Rows and values of a sparse gradient, each row once. Ours come sorted, and then there is nothing to do:
+    torch sorts and copies unless a gradient says that it is coalesced, which none does once it has been accumulated.
+    """
+    rows = grad._indices()[0]
+    if not bool((rows[1:] > rows[:-1]).all()):
+        grad = grad.coalesce()
+    return grad._indices()[0], grad._values()
+
+
+@njit(cache=True, nogil=True, fastmath={"contract"})
 def _adam_rows(
-    p: npt.NDArray[np.float32], m: npt.NDArray[np.float32], v: npt.NDArray[np.float32], grad: npt.NDArray[np.float32],
-    rows: npt.NDArray[np.int64], grad_by_row: bool, b1: np.float32, b2: np.float32, rate: np.float32,
-    root: np.float32, eps: np.float32,
+    first: int, last: int, p: Floats, m: Floats, v: Floats, grad: Floats, rows: Longs, grad_by_row: bool,
+    b1: np.float32, b1_rest: np.float32, b2: np.float32, b2_rest: np.float32, rate: np.float32, root: np.float32,
+    eps: np.float32,
 ) -> None:  # fmt: skip
-    """Row k of `grad` belongs to rows[k]; or, by row, row rows[k] does, and is set back to zero while it is at hand."""
-    one = np.float32(1)
-    for k in prange(len(rows)):
+    """Row k of `grad` belongs to rows[k]; or, by row, row rows[k] does, and is set back to zero while it is at hand.
+
+    1 - b comes separately: taken in 32 bits, 1 - 0.999 is wrong in its fifth digit.
+    """
+    for k in range(first, last):
         row = np.uint64(rows[k])
         source = row if grad_by_row else np.uint64(k)
         for j in range(p.shape[1]):
             g = grad[source, j]
-            m[row, j] = b1 * m[row, j] + (one - b1) * g
-            v[row, j] = b2 * v[row, j] + (one - b2) * g * g
+            m[row, j] = b1 * m[row, j] + b1_rest * g
+            v[row, j] = b2 * v[row, j] + b2_rest * g * g
             p[row, j] -= rate * m[row, j] / (np.sqrt(v[row, j]) * root + eps)
         if grad_by_row:
             grad[source] = np.float32(0)

@@ -8,17 +8,20 @@ step: c x D numbers that meet a label's c D, instead of a D x D matrix applied t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import torch
-from numba import njit, prange
+from numba import njit
 from torch import Tensor, nn
 
 from xcbench.nn.blocks import SpectralWeight
 from xcbench.nn.dropout import fusable, keep_mask, kept, next_key, row_word, threshold_of
+from xcbench.nn.parallel import Floats, share_rows
 from xcbench.nn.residual import ROWS_PER_SUM
+
+Noise: TypeAlias = tuple[np.uint64, np.uint32, np.float32]
+"""Key, threshold and scale of a dropout mask."""
 
 
 class ComponentAttention(nn.Module):
@@ -76,7 +79,8 @@ class _Attend(torch.autograd.Function):
         M = M.contiguous()
         alpha, w = torch.empty(len(S[0]), len(S)), torch.empty_like(S[0])
         ctx.noise = noise = np.uint64(key), np.uint32(threshold_of(rate)), np.float32(1.0 / (1.0 - rate))
-        _attend(tuple(s.numpy() for s in S), M.numpy(), offset.numpy(), noise, alpha.numpy(), w.numpy())
+        blocks, arrays = -(-len(w) // ROWS_PER_SUM), tuple(s.numpy() for s in S)
+        share_rows(_attend, blocks, len(S) * w.numel(), arrays, M, offset, noise, alpha, w)
         ctx.save_for_backward(M, alpha, *S)
         return w
 
@@ -86,38 +90,33 @@ class _Attend(torch.autograd.Function):
         blocks, c, D = -(-len(alpha) // ROWS_PER_SUM), len(S), M.shape[2]
         dS = [torch.empty_like(s) for s in S]
         dM, doffset = torch.empty(blocks, c, c, D), torch.empty(blocks, c)
-        _attend_backward(
-            tuple(s.numpy() for s in S), M.numpy(), alpha.numpy(), grads[0].contiguous().numpy(), ctx.noise,
-            tuple(d.numpy() for d in dS), dM.numpy(), doffset.numpy(),
-        )  # fmt: skip
+        arrays, darrays = tuple(s.numpy() for s in S), tuple(d.numpy() for d in dS)
+        dw, work = grads[0].contiguous(), len(S) * S[0].numel()
+        share_rows(_attend_backward, blocks, work, arrays, M, alpha, dw, ctx.noise, darrays, dM, doffset)
         return dM.sum(0), doffset.sum(0), None, None, *dS
 
 
 @njit(inline="always")
-def _dropped_relu(
-    row: npt.NDArray[np.float32], word: np.uint32, threshold: np.uint32, scale: np.float32,
-    out: npt.NDArray[np.float32],
-) -> None:  # fmt: skip
+def _dropped_relu(row: Floats, word: np.uint32, threshold: np.uint32, scale: np.float32, out: Floats) -> None:
     for d in range(len(row)):
         out[d] = max(row[d], np.float32(0)) * scale if kept(word, d, threshold) else np.float32(0)
 
 
 @njit(inline="always")
-def _dot(a: npt.NDArray[np.float32], b: npt.NDArray[np.float32]) -> np.float32:
+def _dot(a: Floats, b: Floats) -> np.float32:
     total = np.float32(0)
     for d in range(len(a)):
         total += a[d] * b[d]
     return total  # type: ignore[no-any-return]
 
 
-@njit(cache=True, parallel=True, fastmath={"reassoc", "contract", "nsz"})
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"})
 def _attend(
-    S: tuple[npt.NDArray[np.float32], ...], M: npt.NDArray[np.float32], offset: npt.NDArray[np.float32],
-    noise: tuple[np.uint64, np.uint32, np.float32], alpha: npt.NDArray[np.float32], w: npt.NDArray[np.float32],
-) -> None:  # fmt: skip
+    first: int, last: int, S: tuple[Floats, ...], M: Floats, offset: Floats, noise: Noise, alpha: Floats, w: Floats
+) -> None:
     n, c = alpha.shape
     key, threshold, scale = noise
-    for block in prange(-(-n // ROWS_PER_SUM)):
+    for block in range(first, last):
         p = np.empty(M.shape[2], np.float32)
         for i in range(block * ROWS_PER_SUM, min((block + 1) * ROWS_PER_SUM, n)):
             a = alpha[i]
@@ -135,15 +134,14 @@ def _attend(
                     w[i, d] += weight * row[d]
 
 
-@njit(cache=True, parallel=True, fastmath={"reassoc", "contract", "nsz"})
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"})
 def _attend_backward(
-    S: tuple[npt.NDArray[np.float32], ...], M: npt.NDArray[np.float32], alpha: npt.NDArray[np.float32],
-    dw: npt.NDArray[np.float32], noise: tuple[np.uint64, np.uint32, np.float32],
-    dS: tuple[npt.NDArray[np.float32], ...], dM: npt.NDArray[np.float32], doffset: npt.NDArray[np.float32],
+    first: int, last: int, S: tuple[Floats, ...], M: Floats, alpha: Floats, dw: Floats, noise: Noise,
+    dS: tuple[Floats, ...], dM: Floats, doffset: Floats,
 ) -> None:  # fmt: skip
     n, c = alpha.shape
     key, threshold, scale = noise
-    for block in prange(dM.shape[0]):
+    for block in range(first, last):
         p = np.empty(M.shape[2], np.float32)
         dlogit = np.empty(c, np.float32)
         dM[block] = np.float32(0)

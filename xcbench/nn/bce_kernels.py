@@ -3,14 +3,11 @@
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
-from numba import njit, prange
+from numba import njit
 from numba.core import types
 from numba.extending import intrinsic
 
-FloatArray = npt.NDArray[np.float32]
-LongArray = npt.NDArray[np.int64]
-IntArray = npt.NDArray[np.int32]
+from xcbench.nn.parallel import Doubles, Floats, Ints, Longs
 
 # Sums may be reordered and fused, so that loops vectorise; nan and inf keep their meaning.
 FAST = {"reassoc", "contract", "arcp", "nsz"}
@@ -50,13 +47,13 @@ def sigmoid_and_softplus(s: np.float32) -> tuple[np.float32, np.float32]:
     return sigmoid + (s - s), max(s, np.float32(0)) + log1p + (s - s)
 
 
-@njit(cache=True, parallel=True, fastmath=FAST)
+@njit(cache=True, nogil=True, fastmath=FAST)
 def bce_of_all(
-    s: FloatArray, first: int, starts: LongArray, columns: IntArray, values: FloatArray, scale: np.float32,
-    losses: npt.NDArray[np.float64],
+    begin: int, end: int, s: Floats, first: int, starts: Longs, columns: Ints, values: Floats, scale: np.float32,
+    losses: Doubles,
 ) -> None:  # fmt: skip
     """Replace scores of labels [first, first + width) by scaled gradients; add each point's loss to its place."""
-    for i in prange(s.shape[0]):
+    for i in range(begin, end):
         row, loss = s[i], np.float64(0)
         for e in range(starts[i], starts[i + 1]):
             if first <= columns[e] < first + s.shape[1]:
@@ -72,14 +69,14 @@ def bce_of_all(
         losses[i] += loss + total
 
 
-@njit(cache=True, parallel=True, fastmath=FAST)
+@njit(cache=True, nogil=True, fastmath=FAST)
 def bce_of_listed(
-    s: FloatArray, first: int, starts: LongArray, columns: IntArray, values: FloatArray, scale: np.float32,
-    losses: npt.NDArray[np.float64],
+    begin: int, end: int, s: Floats, first: int, starts: Longs, columns: Ints, values: Floats, scale: np.float32,
+    losses: Doubles,
 ) -> None:  # fmt: skip
     """As `bce_of_all`, but only listed pairs count: all other scores are replaced by 0."""
     longest = np.max(starts[1:] - starts[:-1])
-    for i in prange(s.shape[0]):
+    for i in range(begin, end):
         row, loss = s[i], np.float64(0)
         gradient = np.empty(longest, np.float32)
         for e in range(starts[i], starts[i + 1]):
@@ -95,14 +92,13 @@ def bce_of_listed(
         losses[i] += loss
 
 
-@njit(cache=True, parallel=True, fastmath=FAST)
+@njit(cache=True, nogil=True, fastmath=FAST)
 def bce_of_pairs(
-    x: FloatArray, T: FloatArray, x2: FloatArray, T2: FloatArray, bias: FloatArray, starts: LongArray,
-    columns: IntArray, values: FloatArray, scale: np.float32, losses: npt.NDArray[np.float64],
-    gradients: FloatArray, dx: FloatArray, dx2: FloatArray,
+    begin: int, end: int, x: Floats, T: Floats, x2: Floats, T2: Floats, bias: Floats, starts: Longs, columns: Ints,
+    values: Floats, scale: np.float32, losses: Doubles, gradients: Floats, dx: Floats, dx2: Floats,
 ) -> None:  # fmt: skip
     """Score the listed pairs one by one; a label's row is read once for its score and for the point's gradient."""
-    for i in prange(x.shape[0]):
+    for i in range(begin, end):
         dx[i] = np.float32(0)
         dx2[i] = np.float32(0)
         loss = np.float64(0)
@@ -124,13 +120,13 @@ def bce_of_pairs(
         losses[i] = loss
 
 
-@njit(cache=True, parallel=True, fastmath=FAST)
+@njit(cache=True, nogil=True, fastmath=FAST)
 def gradients_of_labels(
-    labels: IntArray, starts: LongArray, rows: IntArray, entries: LongArray, gradients: FloatArray, x: FloatArray,
-    x2: FloatArray, dT: FloatArray, dT2: FloatArray, dbias: FloatArray,
+    begin: int, end: int, labels: Ints, starts: Longs, rows: Ints, entries: Longs, gradients: Floats, x: Floats,
+    x2: Floats, dT: Floats, dT2: Floats, dbias: Floats,
 ) -> None:  # fmt: skip
-    """dT[u] = sum of g_iu x_i over the points i that list u; likewise dT2 and dbias. Every label is listed."""
-    for k in prange(len(labels)):
+    """dT[u] = sum of g_iu x_i over the points i that list u; likewise dT2 and dbias."""
+    for k in range(begin, end):
         u = labels[k]
         dT[u] = np.float32(0)
         dT2[u] = np.float32(0)

@@ -5,6 +5,8 @@ All maps start as the identity, so that a new block begins with the embeddings i
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear, normalize
@@ -28,23 +30,42 @@ class SpectralWeight(nn.Module):
     def __init__(self, start: Tensor) -> None:
         super().__init__()
         self.raw = nn.Parameter(start)
-        v = normalize(torch.randn(start.shape[1]), dim=0)
-        self.register_buffer("u", normalize(start @ v, dim=0))
-        self.register_buffer("v", v)
+        self.register_buffer("u", normalize(torch.randn_like(start[:, 0]), dim=0))
+        self.register_buffer("v", torch.empty_like(start[0]))
         for _ in range(15):
-            self._iterate()
-
-    @torch.no_grad()
-    def _iterate(self) -> None:
-        self.v.copy_(normalize(self.raw.T @ self.u, dim=0))
-        self.u.copy_(normalize(self.raw @ self.v, dim=0))
+            _iterate(start, self.u, self.v)
 
     def forward(self) -> Tensor:
-        if self.training:
-            self._iterate()
-        # Copies: the next step's iteration must not change what this step's backward pass reads.
-        sigma = torch.dot(self.u.clone(), self.raw @ self.v.clone())
-        return self.raw / sigma
+        return _Normed.apply(self.raw, self.u, self.v, self.training)  # type: ignore[no-untyped-call, no-any-return]
+
+
+def _iterate(raw: Tensor, u: Tensor, v: Tensor) -> Tensor:
+    """Bring u and v closer to the leading singular vectors; returns the singular value."""
+    torch.mv(raw.T, u, out=v)
+    v /= torch.linalg.vector_norm(v).clamp_(min=1e-12)
+    torch.mv(raw, v, out=u)
+    sigma = torch.linalg.vector_norm(u).clamp_(min=1e-12)
+    u /= sigma
+    return sigma  # type: ignore[no-any-return]
+
+
+class _Normed(torch.autograd.Function):
+    """W / sigma with sigma = u^T W v and constant u, v: by hand, since it is asked for at every step of every block."""
+
+    @staticmethod
+    def forward(ctx: Any, raw: Tensor, u: Tensor, v: Tensor, training: bool) -> Tensor:
+        sigma = _iterate(raw, u, v) if training else torch.dot(u, torch.mv(raw, v))
+        normed = raw / sigma
+        if ctx.needs_input_grad[0]:
+            # Copies: the next iteration must not change what this backward pass will read.
+            ctx.save_for_backward(normed, u.clone(), v.clone(), sigma)
+        return normed
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None, None]:
+        normed, u, v, sigma = ctx.saved_tensors
+        along = torch.sum(grads[0] * normed)
+        return torch.addr(grads[0], u * -along, v).div_(sigma), None, None, None
 
 
 class GatedBlock(nn.Module):
@@ -65,10 +86,14 @@ class GatedBlock(nn.Module):
         self, r0: Tensor, first_row: int = 0, gate: Tensor | None = None, plus: tuple[Tensor, Tensor] | None = None
     ) -> Factored:
         """gate (.) block(r0), and + g (.) z where `plus` is (g, z), without multiplying R out."""
+        return relu_residual(r0, *self.folded(gate), self.dropout, self.training, first_row, plus)
+
+    def folded(self, gate: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
+        """W, b and skip with (gate (.)) block(r0) = W drop(ReLU(r0)) + b + skip (.) r0."""
         a, c = torch.sigmoid(self.a), torch.sigmoid(self.c)
         if gate is not None:
             a, c = gate * a, gate * c
-        return relu_residual(r0, a[:, None] * self.R(), a * self.bias, c, self.dropout, self.training, first_row, plus)
+        return a[:, None] * self.R(), a * self.bias, c
 
 
 class ResidualBlock(nn.Module):
@@ -85,9 +110,11 @@ class ResidualBlock(nn.Module):
         self.dropout = dropout
 
     def forward(self, r0: Tensor, first_row: int = 0) -> Tensor:
-        return relu_residual(
-            r0, self.lam * self.R(), self.lam * self.bias, self.ones, self.dropout, self.training, first_row
-        ).full()
+        return relu_residual(r0, *self.folded(), self.dropout, self.training, first_row).full()
+
+    def folded(self) -> tuple[Tensor, Tensor, Tensor]:
+        """W, b and skip with block(r0) = W drop(ReLU(r0)) + b + skip (.) r0."""
+        return self.lam * self.R(), self.lam * self.bias, self.ones
 
 
 class AstecResidual(nn.Module):

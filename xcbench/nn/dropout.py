@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
-from numba import njit, prange
+from numba import njit
 from torch import Tensor
+
+from xcbench.nn.parallel import Floats, share_rows
 
 _WORD = (1 << 64) - 1
 _STEP = 0x9E3779B97F4A7C15
@@ -118,12 +119,12 @@ def kept(word: np.uint32, column: int, threshold: np.uint32) -> bool:
     return np.uint32(h ^ (h >> np.uint32(16))) >= threshold  # type: ignore[no-any-return]
 
 
-@njit(cache=True, parallel=True)
-def _relu_dropout_kernel(
-    x: npt.NDArray[np.float32], key: np.uint64, first_row: int, threshold: np.uint32, scale: np.float32,
-    out: npt.NDArray[np.float32],
+@njit(cache=True, nogil=True)
+def _relu_dropout_rows(
+    first: int, last: int, x: Floats, key: np.uint64, first_row: int, threshold: np.uint32, scale: np.float32,
+    out: Floats,
 ) -> None:  # fmt: skip
-    for i in prange(x.shape[0]):
+    for i in range(first, last):
         word = row_word(key, first_row + i)
         for j in range(x.shape[1]):
             value = max(x[i, j], np.float32(0)) * scale
@@ -137,7 +138,8 @@ class _ReluDropout(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, rate: float, key: int, first_row: int) -> Tensor:
         out = torch.empty_like(x, memory_format=torch.contiguous_format)
         scale = np.float32(1.0 / (1.0 - rate))
-        _relu_dropout_kernel(x.numpy(), np.uint64(key), first_row, np.uint32(threshold_of(rate)), scale, out.numpy())
+        noise = np.uint64(key), first_row, np.uint32(threshold_of(rate)), scale
+        share_rows(_relu_dropout_rows, len(x), x.numel(), x, *noise, out)
         ctx.save_for_backward(out)
         ctx.scale = float(scale)
         return out

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from xcbench.nn import bce_kernels as kernels
 from xcbench.nn.dropout import fusable
+from xcbench.nn.parallel import Longs, share_rows
 from xcbench.nn.residual import Factored
 from xcbench.nn.sparse_rows import SparseRows
 
@@ -35,7 +35,7 @@ DENSE_ABOVE = 0.1
 class Shortlists:
     """The candidates of a batch: their union, and each point's own as places in it, with targets as values."""
 
-    labels: npt.NDArray[np.int64]  # [U], ascending, all different
+    labels: Longs  # [U], ascending, all different
     entries: SparseRows  # [B, U]
 
 
@@ -135,16 +135,15 @@ class _BceOverPairs(torch.autograd.Function):
         offsets = T.new_empty(0) if bias is None else bias
         dbias = torch.empty_like(offsets)
         losses, gradients = np.zeros(len(x)), np.empty(len(entries.columns), np.float32)
-        kernels.bce_of_pairs(
-            x.numpy(), T.numpy(), x2.numpy(), T2.numpy(), offsets.numpy(), entries.starts, entries.columns,
-            entries.values, np.float32(scale), losses, gradients, dx.numpy(), dx2.numpy(),
-        )  # fmt: skip
+        listed, work = (entries.starts, entries.columns, entries.values), len(gradients) * x.shape[1]
+        outputs = losses, gradients, dx, dx2
+        share_rows(kernels.bce_of_pairs, len(x), work, x, T, x2, T2, offsets, *listed, np.float32(scale), *outputs)
         if any(ctx.needs_input_grad):
             to = entries.by_column
-            kernels.gradients_of_labels(
-                to.columns, to.starts, to.rows, to.entries, gradients, x.numpy(), x2.numpy(), dT.numpy(), dT2.numpy(),
-                dbias.numpy(),
-            )  # fmt: skip
+            by_label = to.columns, to.starts, to.rows, to.entries
+            if len(to.columns) < len(T):  # labels that no point lists
+                dT.zero_(), dT2.zero_(), dbias.zero_()
+            share_rows(kernels.gradients_of_labels, len(to.columns), work, *by_label, gradients, x, x2, dT, dT2, dbias)
         ctx.grads = [None if bias is None else dbias, dx, dT, dx2, dT2][: 1 + len(pairs)]
         return torch.tensor(losses.sum() * scale, dtype=torch.float32)
 
@@ -167,7 +166,8 @@ def _to_gradient(s: Tensor, first: int, entries: SparseRows, scale: float, liste
     """Replace a piece of scores by its gradient (scaled on the CPU, where it costs nothing) and add up the losses."""
     if fusable(s):
         kernel = kernels.bce_of_listed if listed_only else kernels.bce_of_all
-        kernel(s.numpy(), first, entries.starts, entries.columns, entries.values, np.float32(scale), losses.numpy())
+        listed = entries.starts, entries.columns, entries.values
+        share_rows(kernel, len(s), s.numel(), s, first, *listed, np.float32(scale), losses)
         return
     rows, columns, y = _entries_on(s.device, entries)
     here = (columns >= first) & (columns < first + s.shape[1])

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
-from numba import njit, prange
+from numba import njit
 from torch import Tensor
 
 from xcbench.nn.dropout import fusable, kept, next_key, relu_dropout, row_word, threshold_of
+from xcbench.nn.parallel import Floats, share_rows
 
 ROWS_PER_SUM = 256
 """Column sums are taken over blocks of so many rows and then added up: the same sum for any number of threads."""
@@ -66,13 +66,11 @@ class _Split(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:  # fmt: skip
         r, scale = r.contiguous(), np.float32(1.0 / (1.0 - rate))
         P, rest = torch.empty_like(r), torch.empty_like(r)
+        ctx.scale, ctx.has_z = scale, z is not None
         gate, z = (b, r) if gate is None or z is None else (gate, z.contiguous())
-        _split(
-            r.numpy(), b.numpy(), skip.numpy(), gate.numpy(), z.numpy(), z is not r, np.uint64(key), first_row,
-            np.uint32(threshold_of(rate)), scale, P.numpy(), rest.numpy(),
-        )  # fmt: skip
+        noise = np.uint64(key), first_row, np.uint32(threshold_of(rate)), scale
+        share_rows(_split, len(r), r.numel(), r, b, skip, gate, z, ctx.has_z, *noise, P, rest)
         ctx.save_for_backward(r, skip, P, gate, z)
-        ctx.scale, ctx.has_z = scale, z is not r
         ctx.set_materialize_grads(False)
         if not ctx.needs_input_grad[0]:
             ctx.mark_non_differentiable(P)  # a constant r: nobody then multiplies out the gradient of P
@@ -87,23 +85,20 @@ class _Split(torch.autograd.Function):
         dr = torch.empty_like(r) if want_r else unused
         dz = torch.empty_like(z) if want_z else unused
         sums = torch.empty(-(-len(r) // ROWS_PER_SUM), 3, r.shape[1])
-        _merge(
-            dP.numpy(), drest.numpy(), r.numpy(), P.numpy(), skip.numpy(), gate.numpy(), z.numpy(), ctx.scale,
-            want_r, want_z, ctx.has_z, dr.numpy(), dz.numpy(), sums.numpy(),
-        )  # fmt: skip
+        wanted = want_r, want_z, ctx.has_z
+        share_rows(_merge, len(sums), r.numel(), dP, drest, r, P, skip, gate, z, ctx.scale, *wanted, dr, dz, sums)
         db, dskip, dgate = sums.sum(0)
         return (
             dr if want_r else None, db, dskip, dgate if ctx.has_z else None, dz if want_z else None, None, None, None,
         )  # fmt: skip
 
 
-@njit(cache=True, parallel=True)
+@njit(cache=True, nogil=True)
 def _split(
-    r: npt.NDArray[np.float32], b: npt.NDArray[np.float32], skip: npt.NDArray[np.float32],
-    gate: npt.NDArray[np.float32], z: npt.NDArray[np.float32], has_z: bool, key: np.uint64, first_row: int,
-    threshold: np.uint32, scale: np.float32, P: npt.NDArray[np.float32], rest: npt.NDArray[np.float32],
+    first: int, last: int, r: Floats, b: Floats, skip: Floats, gate: Floats, z: Floats, has_z: bool, key: np.uint64,
+    first_row: int, threshold: np.uint32, scale: np.float32, P: Floats, rest: Floats,
 ) -> None:  # fmt: skip
-    for i in prange(r.shape[0]):
+    for i in range(first, last):
         word = row_word(key, first_row + i)
         for j in range(r.shape[1]):
             value = r[i, j]
@@ -114,15 +109,13 @@ def _split(
                 rest[i, j] += gate[j] * z[i, j]
 
 
-@njit(cache=True, parallel=True)
+@njit(cache=True, nogil=True)
 def _merge(
-    dP: npt.NDArray[np.float32], drest: npt.NDArray[np.float32], r: npt.NDArray[np.float32],
-    P: npt.NDArray[np.float32], skip: npt.NDArray[np.float32], gate: npt.NDArray[np.float32],
-    z: npt.NDArray[np.float32], scale: np.float32, want_r: bool, want_z: bool, has_z: bool,
-    dr: npt.NDArray[np.float32], dz: npt.NDArray[np.float32], sums: npt.NDArray[np.float32],
+    first: int, last: int, dP: Floats, drest: Floats, r: Floats, P: Floats, skip: Floats, gate: Floats, z: Floats,
+    scale: np.float32, want_r: bool, want_z: bool, has_z: bool, dr: Floats, dz: Floats, sums: Floats,
 ) -> None:  # fmt: skip
-    """sums[block] gets that block's parts of db, dskip and dgate."""
-    for block in prange(sums.shape[0]):
+    """For blocks of rows; sums[block] gets that block's parts of db, dskip and dgate."""
+    for block in range(first, last):
         sums[block] = np.float32(0)
         for i in range(block * ROWS_PER_SUM, min((block + 1) * ROWS_PER_SUM, r.shape[0])):
             for j in range(r.shape[1]):

@@ -6,28 +6,29 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 from numba import njit
+
+from xcbench.nn.parallel import Floats, Ints, Longs
 
 
 @dataclass(frozen=True)
 class ByColumn:
     """The same entries sorted by column: what a gradient that flows to the columns has to read."""
 
-    columns: npt.NDArray[np.int32]  # those that occur, ascending
-    starts: npt.NDArray[np.int64]  # [len(columns) + 1]
-    rows: npt.NDArray[np.int32]
-    entries: npt.NDArray[np.int64]  # where in the row form each one stands
+    columns: Ints  # those that occur, ascending
+    starts: Longs  # [len(columns) + 1]
+    rows: Ints
+    entries: Longs  # where in the row form each one stands
 
 
 @dataclass(frozen=True)
 class SparseRows:
     """n rows over `width` columns, in the memory of the CPU: they are cut there, and their consumers move them."""
 
-    starts: npt.NDArray[np.int64]  # [n + 1]
-    columns: npt.NDArray[np.int32]
-    values: npt.NDArray[np.float32]
+    starts: Longs  # [n + 1]
+    columns: Ints
+    values: Floats
     width: int
 
     @classmethod
@@ -43,7 +44,7 @@ class SparseRows:
     def __len__(self) -> int:
         return len(self.starts) - 1
 
-    def take(self, rows: npt.NDArray[np.int64]) -> SparseRows:
+    def take(self, rows: Longs) -> SparseRows:
         """Some of the rows, in the order given."""
         return SparseRows(*_take(self.starts, self.columns, self.values, rows), self.width)
 
@@ -54,9 +55,9 @@ class SparseRows:
 
 @njit(cache=True, nogil=True)
 def _take(
-    starts: npt.NDArray[np.int64], columns: npt.NDArray[np.int32], values: npt.NDArray[np.float32],
-    rows: npt.NDArray[np.int64],
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32], npt.NDArray[np.float32]]:  # fmt: skip
+    starts: Longs, columns: Ints, values: Floats,
+    rows: Longs,
+) -> tuple[Longs, Ints, Floats]:  # fmt: skip
     new_starts = np.zeros(len(rows) + 1, np.int64)
     for i, row in enumerate(rows):
         new_starts[i + 1] = new_starts[i] + starts[row + 1] - starts[row]
@@ -71,9 +72,7 @@ def _take(
 
 
 @njit(cache=True, nogil=True)
-def _by_column(
-    starts: npt.NDArray[np.int64], columns: npt.NDArray[np.int32], width: int
-) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64], npt.NDArray[np.int32], npt.NDArray[np.int64]]:
+def _by_column(starts: Longs, columns: Ints, width: int) -> tuple[Ints, Longs, Ints, Longs]:
     count = np.zeros(width, np.int64)
     for column in columns:
         count[column] += 1

@@ -8,15 +8,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from numba import njit, prange
+from numba import njit
 from torch import Tensor, nn
 from torch.nn.functional import embedding_bag
 
 from xcbench.nn.dropout import fusable
+from xcbench.nn.parallel import SMALL, Floats, Ints, Longs, share_ranges
 from xcbench.nn.sparse_rows import SparseRows
-
-PARTS = 64
-"""Into how many parts of equal work a gradient is cut; more than anybody's threads, and no result depends on it."""
 
 
 class TokenEmbeddings(nn.Module):
@@ -71,8 +69,8 @@ def _bag(weight: Tensor, texts: SparseRows) -> Tensor:
 class LabelBank(nn.Module):
     """One free vector a label (D given) or one number a label (no D), with a gradient on the rows asked for only.
 
-    Asked for some rows, which must be different from one another, it leaves a coalesced sparse gradient that any
-    torch optimiser for sparse gradients takes. Asked for all of them (None), it is an ordinary dense parameter.
+    Asked for some rows, ascending and all different, it leaves a sparse gradient that any torch optimiser for sparse
+    gradients takes. Asked for all of them (None), it is an ordinary dense parameter.
     """
 
     def __init__(self, labels: int, dim: int | None = None, start: Tensor | None = None) -> None:
@@ -82,7 +80,7 @@ class LabelBank(nn.Module):
             raise ValueError(f"a bank of shape {shape} cannot start from a table of shape {tuple(start.shape)}")
         self.weight = nn.Parameter(torch.zeros(shape) if start is None else start.detach().clone())
 
-    def forward(self, labels: npt.NDArray[np.int64] | None = None) -> Tensor:
+    def forward(self, labels: Longs | None = None) -> Tensor:
         if labels is None:
             return self.weight
         ids = torch.from_numpy(labels).to(self.weight.device, non_blocking=True)
@@ -139,39 +137,36 @@ class _WeightedSums(torch.autograd.Function):
 
 
 def _scatter(weights: SparseRows, grad: Tensor, into: Tensor, touched: Tensor) -> None:
-    to = weights.by_column
-    _add_to_columns(
-        to.columns, to.starts, to.rows, to.entries, weights.values, grad.contiguous().numpy(), into.numpy(),
-        touched.numpy(),
-    )  # fmt: skip
-
-
-@njit(cache=True, parallel=True, fastmath={"contract"})
-def _add_to_columns(
-    columns: npt.NDArray[np.int32], starts: npt.NDArray[np.int64], rows: npt.NDArray[np.int32],
-    entries: npt.NDArray[np.int64], values: npt.NDArray[np.float32], grad: npt.NDArray[np.float32],
-    into: npt.NDArray[np.float32], touched: npt.NDArray[np.bool_],
-) -> None:  # fmt: skip
     """into[column] += value * grad[row] over all entries.
 
-    A column belongs to one part and so to one thread; parts hold equally many entries, since the first few tokens
-    of a vocabulary may well hold half of them.
+    A column is one thread's; threads get equally many entries, since the first few tokens of a vocabulary may well
+    hold half of them.
     """
-    bounds = np.searchsorted(starts, np.linspace(0, len(entries), PARTS + 1).astype(np.int64))
-    for part in prange(PARTS):
-        for k in range(bounds[part], bounds[part + 1]):
-            touched[columns[k]] = True
-            target = into[columns[k]]
-            e, end = starts[k], starts[k + 1]
-            while e + 4 <= end:  # four rows for one load and store of the target
-                w0, w1 = values[entries[e]], values[entries[e + 1]]
-                w2, w3 = values[entries[e + 2]], values[entries[e + 3]]
-                r0, r1, r2, r3 = grad[rows[e]], grad[rows[e + 1]], grad[rows[e + 2]], grad[rows[e + 3]]
-                for j in range(grad.shape[1]):
-                    target[j] += (w0 * r0[j] + w1 * r1[j]) + (w2 * r2[j] + w3 * r3[j])
-                e += 4
-            while e < end:
-                w0, r0 = values[entries[e]], grad[rows[e]]
-                for j in range(grad.shape[1]):
-                    target[j] += w0 * r0[j]
-                e += 1
+    to = weights.by_column
+    threads = torch.get_num_threads() if len(to.rows) * grad.shape[1] > SMALL else 1
+    bounds = np.searchsorted(to.starts, np.arange(threads + 1) * len(to.rows) // threads)
+    entries = to.columns, to.starts, to.rows, to.entries, weights.values
+    share_ranges(_add_to_columns, bounds, *entries, grad.contiguous(), into, touched)
+
+
+@njit(cache=True, nogil=True, fastmath={"contract"})
+def _add_to_columns(
+    first: int, last: int, columns: Ints, starts: Longs, rows: Ints, entries: Longs, values: Floats, grad: Floats,
+    into: Floats, touched: npt.NDArray[np.bool_],
+) -> None:  # fmt: skip
+    for k in range(first, last):
+        touched[columns[k]] = True
+        target = into[columns[k]]
+        e, end = starts[k], starts[k + 1]
+        while e + 4 <= end:  # four rows for one load and store of the target
+            w0, w1 = values[entries[e]], values[entries[e + 1]]
+            w2, w3 = values[entries[e + 2]], values[entries[e + 3]]
+            r0, r1, r2, r3 = grad[rows[e]], grad[rows[e + 1]], grad[rows[e + 2]], grad[rows[e + 3]]
+            for j in range(grad.shape[1]):
+                target[j] += (w0 * r0[j] + w1 * r1[j]) + (w2 * r2[j] + w3 * r3[j])
+            e += 4
+        while e < end:
+            w0, r0 = values[entries[e]], grad[rows[e]]
+            for j in range(grad.shape[1]):
+                target[j] += w0 * r0[j]
+            e += 1

@@ -4,6 +4,7 @@ May import data, nn and shortlist. The loop knows no method: it trains any modul
 """
 
 from xcbench.train.batches import Batch, Candidates, Points
+from xcbench.train.cascade import CascadePredictor, FixedEncoder
 from xcbench.train.devices import resolve_device
 from xcbench.train.loop import Trainable, Training, TrainReport, Work, train
 from xcbench.train.memory import MemoryEstimate, estimate_memory
@@ -13,6 +14,8 @@ from xcbench.train.tasks import FreeLabels, LabelText, RankAll, RankShortlist, T
 __all__ = [
     "Batch",
     "Candidates",
+    "CascadePredictor",
+    "FixedEncoder",
     "FreeLabels",
     "LabelText",
     "MemoryEstimate",

@@ -37,11 +37,13 @@ class Trainable(Protocol):
 
 @dataclass(frozen=True)
 class Training:
-    """How long and how fast to learn. Where `steps` is given it decides, else `epochs` does."""
+    """How long and how fast to learn. Where `steps` is given it decides, else `epochs` does, if that is enough."""
 
     lr: float = 0.01
     batch_size: int = 255
     epochs: int = 20
+    least_steps: int = 0
+    """On small data, where `epochs` would be too few updates, training goes on until it has had so many."""
     steps: int | None = None
     schedule: Schedule = field(default_factory=Schedule)
     beta1: float = 0.9
@@ -138,11 +140,11 @@ def train(
 def _plan(points: int, settings: Training, seed: int, name: str) -> _Plan:
     if points == 0:
         raise InputError(f"{name}: there are no points to train on")
-    if settings.batch_size < 1 or settings.epochs < 0 or (settings.steps or 0) < 0:
+    if settings.batch_size < 1 or min(settings.epochs, settings.least_steps, settings.steps or 0) < 0:
         raise InputError(f"{name}: a batch has at least one point, and steps and epochs are not negative")
     batch_size = min(settings.batch_size, points)
     per_epoch = -(-points // batch_size)
-    steps = settings.epochs * per_epoch if settings.steps is None else settings.steps
+    steps = max(settings.epochs * per_epoch, settings.least_steps) if settings.steps is None else settings.steps
     return _Plan(points, batch_size, steps, seed)
 
 
@@ -190,7 +192,7 @@ class _Run:
         mine, first, counts = self.together.share(rows)
         start_step(self.work.seed, step, first)
         key = next_key()
-        torch.manual_seed(key)  # for modules that draw from torch itself
+        _seed_torch(key, self.device)
         batch = self.points.cut(mine, key, self.device)
         with autocast(self.settings.precision, self.device):
             loss = self.loss(batch)
@@ -236,6 +238,13 @@ class _Run:
         self.epoch_points = saved["points"]
         self.work.log(f"{self.name}: goes on from step {saved['step']}")
         return int(saved["step"])
+
+
+def _seed_torch(key: int, device: torch.device) -> None:
+    """For modules that draw from torch itself. (`torch.manual_seed` would walk the stack at every step.)"""
+    torch.default_generator.manual_seed(key)
+    if device.type == "cuda":
+        torch.cuda.manual_seed(key)
 
 
 def _terms(module: nn.Module, batch: Batch) -> float:

@@ -1,0 +1,71 @@
+"""Dropout masks are functions of (seed, step, call, row, column), the same wherever they are computed."""
+
+import numpy as np
+import pytest
+import torch
+
+from xcbench.nn import relu_dropout
+from xcbench.nn.dropout import keep_mask, start_step
+from xcbench.threads import set_threads
+
+
+def dropped(x, seed=1, step=2, first_point=0, **kwargs):
+    start_step(seed, step)
+    return relu_dropout(x, 0.3, training=True, first_row=first_point, **kwargs)
+
+
+def test_kernel_and_torch_drop_the_same_entries():
+    x = torch.randn(50, 17)
+    torch.testing.assert_close(dropped(x).double(), dropped(x.double()))
+
+
+def test_gradient_passes_exactly_where_entries_survive():
+    x = torch.randn(50, 17, requires_grad=True)
+    out = dropped(x)
+    out.backward(torch.full_like(out, 3.0))
+    torch.testing.assert_close(x.grad, (out > 0) * 3.0 / 0.7)
+
+
+def test_masks_follow_seed_step_and_call():
+    ones = torch.ones(40, 30)
+    same = dropped(ones)
+    assert torch.equal(same, dropped(ones))
+    again = relu_dropout(ones, 0.3, training=True)
+    for other in (again, dropped(ones, seed=2), dropped(ones, step=3)):
+        assert 0.3 < (other != same).double().mean() < 0.55  # 2 x 0.3 x 0.7 of independent masks differ
+
+
+def test_a_part_of_a_batch_is_dropped_as_in_the_whole():
+    x = torch.randn(50, 17)
+    torch.testing.assert_close(dropped(x[20:], first_point=20), dropped(x)[20:])
+
+
+def test_share_of_survivors_and_their_scale():
+    kept = dropped(torch.ones(2000, 100))
+    assert (kept > 0).double().mean() == pytest.approx(0.7, abs=0.005)
+    assert kept.mean().item() == pytest.approx(1.0, abs=0.01)
+    columns = (kept > 0).double().mean(0)
+    assert columns.std().item() == pytest.approx(np.sqrt(0.21 / 2000), rel=0.4)
+
+
+def test_neighbouring_entries_are_dropped_independently():
+    mask = keep_mask(400, 300, 0.5, key=12345, first_row=0, device=torch.device("cpu")).double() - 0.5
+    for shifted in (mask[1:, :] * mask[:-1, :], mask[:, 1:] * mask[:, :-1]):
+        assert abs(shifted.mean()) < 4 * 0.25 / np.sqrt(shifted.numel())
+
+
+def test_nothing_is_dropped_outside_of_training():
+    x = torch.randn(5, 4)
+    torch.testing.assert_close(relu_dropout(x, 0.5, training=False), torch.relu(x))
+
+
+def test_thread_count_changes_nothing():
+    x = torch.randn(1000, 100)
+    threads = torch.get_num_threads()
+    try:
+        set_threads(1)
+        alone = dropped(x)
+        torch.set_num_threads(3)
+        assert torch.equal(alone, dropped(x))
+    finally:
+        torch.set_num_threads(threads)
