@@ -41,8 +41,11 @@ class NoConfig:
     """The config of what has nothing to set."""
 
 
-class Predictor(ABC):
-    """What training leaves behind. Lives in one folder and needs nothing of the training data."""
+class Predictor(Protocol):
+    """What training leaves behind. Lives in one folder and needs nothing of the training data.
+
+    A method's own predictor is a subclass; those of the core (`xcbench.train.CascadePredictor`) merely fit.
+    """
 
     @abstractmethod
     def predict(self, X: sp.csr_array, k: int) -> TopK:
@@ -145,6 +148,8 @@ class Method(PlugIn[Config]):
     ablations: ClassVar[Mapping[str, Ablation]] = {}
     presets: ClassVar[Mapping[str, Patch]] = {}
     """The paper's settings, by dataset. The one named like the dataset of a run is applied by itself."""
+    repeatable: ClassVar[bool] = True
+    """False where a library draws numbers that nobody can seed: two trainings then differ, and `check` lets them."""
 
     @abstractmethod
     def fit(self, data: Dataset, run: Run) -> Predictor:
