@@ -1,0 +1,50 @@
+"""Small problems with known answers, and the shortest way to train a registered method on one."""
+
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from xcbench.bench.cache import StageCache
+from xcbench.bench.config import build
+from xcbench.bench.context import RunContext
+from xcbench.bench.registry import entries, get_method
+from xcbench.bench.stages import seed_generators
+from xcbench.data import Dataset, Split
+
+
+def needs(name):
+    """Skip where the library behind a method is not installed."""
+    problem = next(entry.problem for entry in entries("method") if entry.name == name)
+    return pytest.mark.skipif(problem is not None, reason=f"{name}: {problem}")
+
+
+def train(name, data, seed=0, **settings):
+    """What `xcbench run --method name` would train, with a cache of its own."""
+    method = get_method(name)
+    plugin = method(build(method.config_type, settings))
+    with tempfile.TemporaryDirectory() as scratch:
+        seed_generators(seed)
+        return plugin.fit(data, RunContext(seed, "cpu", data, StageCache(Path(scratch)), plugin))
+
+
+def csr(rows):
+    return sp.csr_array(np.array(rows, np.float32))
+
+
+def separable(labels=12, points_each=6):
+    """Every label has a word that its points have and no others do, beside one word that all have."""
+    own = np.arange(labels * points_each) % labels
+    words = np.eye(labels, dtype=np.float32)
+    X = csr(np.hstack([0.9 * words[own], np.full((len(own), 1), 0.4, np.float32)]))
+    Z = csr(np.hstack([words, np.zeros((labels, 1), np.float32)]))
+    return Dataset("separable", Split(X, csr(words[own])), Split(X[:labels], csr(words)), Z=Z)
+
+
+def gappy():
+    """Label 0 has no point, point 0 no words, point 1 no label; labels 1 and 2 can be learnt all the same."""
+    X = csr([[0, 0, 0], [0, 0, 1], *[[1, 0, 0.1], [0, 1, 0.1]] * 6])
+    Y = csr([[0, 1, 1], [0, 0, 0], *[[0, 1, 0], [0, 0, 1]] * 6])
+    return Dataset("gappy", Split(X, Y), Split(X[:4], Y[:4]), Z=csr([[0, 0, 1], [1, 0, 0], [0, 1, 0]]))

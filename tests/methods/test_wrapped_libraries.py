@@ -1,0 +1,87 @@
+"""What every wrapper of a library promises, asked of each in turn."""
+
+import importlib.metadata
+
+import numpy as np
+import pytest
+
+from tests.methods.problems import csr, gappy, needs, separable, train
+from xcbench.bench import extras, registry
+from xcbench.bench.check import check_method
+from xcbench.data import Dataset, Split
+from xcbench.errors import InputError
+
+NAMES = ["parabel", "bonsai"]
+wrappers = pytest.mark.parametrize("name", [pytest.param(name, marks=needs(name)) for name in NAMES])
+
+
+@wrappers
+def test_learns_a_separable_problem_perfectly(name):
+    data = separable()
+    found = train(name, data).predict(data.test.X, 3)
+    assert found.indices[:, 0].tolist() == list(range(12))
+
+
+@wrappers
+def test_survives_labels_without_points_and_points_without_words(name):
+    data = gappy()
+    found = train(name, data).predict(data.test.X, 3)
+    assert found.indices[2:, 0].tolist() == [1, 2]
+
+
+@wrappers
+def test_one_label(name):
+    X, Y = csr([[1, 0], [0, 1], [1, 1]]), csr([[1], [1], [1]])
+    found = train(name, Dataset("one", Split(X, Y), Split(X, Y), Z=csr([[1, 0]]))).predict(X, 2)
+    assert found.indices.tolist() == [[0, -1]] * 3
+
+
+@wrappers
+def test_keeps_the_contract(name):
+    assert [finding for finding in check_method(name) if finding.broken] == []
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=needs(n)) for n in ["parabel", "bonsai"]])
+def test_data_without_a_learnable_point_is_refused(name):
+    X, Y = csr([[1, 0], [0, 0]]), csr([[0, 0], [1, 0]])
+    with pytest.raises(InputError, match="no training point with both features and labels"):
+        train(name, Dataset("none", Split(X, Y), Split(X, Y)))
+
+
+@pytest.fixture
+def fresh_registry():
+    """What packages are there is looked up once a process: look again before and after."""
+    registry._built_in.cache_clear()
+    yield
+    registry._built_in.cache_clear()
+
+
+def test_without_its_library_a_method_says_what_to_install(monkeypatch, fresh_registry):
+    importable = registry._importable
+    monkeypatch.setattr(registry, "_importable", lambda root: root != "omikuji" and importable(root))
+    problems = {entry.name: entry.problem for entry in registry.entries("method")}
+    assert problems["parabel"] == problems["bonsai"] == "not available: pip install xcbench[baselines]"
+    assert problems["knn"] is None
+
+
+def test_a_library_in_a_version_nobody_tried_is_refused(monkeypatch, fresh_registry):
+    installed = importlib.metadata.version
+    monkeypatch.setattr(importlib.metadata, "version", lambda name: "0.3.4" if name == "omikuji" else installed(name))
+    with pytest.raises(InputError, match=r"needs omikuji<0.6,>=0.5, found 0.3.4: pip install xcbench\[baselines\]"):
+        registry.get_method("parabel")
+
+
+def test_remedies_name_extras_where_they_bring_the_package():
+    assert extras.remedy(("omikuji", "sklearn")) == "pip install xcbench[baselines]"
+    assert extras.remedy(("no_such_package",)) == "pip install no_such_package"
+    assert extras.misfit("numpy") is None
+
+
+@wrappers
+def test_predictions_go_down_and_name_no_label_twice(name):
+    data = separable()
+    found = train(name, data).predict(data.train.X, 12)
+    for row in found.indices:
+        labels = row[row >= 0]
+        assert len(np.unique(labels)) == len(labels)
+    assert (found.scores[:, :-1] >= found.scores[:, 1:]).all()
