@@ -1,0 +1,38 @@
+"""Tokens that share company are close; files are read strictly."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from xcbench.data.word_vectors import learn_vectors, read_vectors
+from xcbench.errors import DataError
+
+
+def test_tokens_with_the_same_company_are_close():
+    random = np.random.default_rng(0)
+    bags = np.zeros((400, 12), np.float32)
+    for bag in bags:  # two topics of six tokens, four of one topic in each text
+        bag[6 * random.integers(2) + random.permutation(6)[:4]] = 1
+    vectors = learn_vectors(sp.csr_array(bags), 3)
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, rtol=1e-5)
+    cosines = vectors @ vectors.T
+    assert cosines[:6, :6].min() > 0.3 > cosines[:6, 6:].max()
+    np.testing.assert_array_equal(vectors, learn_vectors(sp.csr_array(bags), 3))
+
+
+@pytest.mark.parametrize("bags", [np.zeros((2, 3)), np.eye(3), np.ones((1, 1))])
+def test_text_without_pairs_has_zero_vectors(bags):
+    vectors = learn_vectors(sp.csr_array(bags.astype(np.float32)), 5)
+    assert vectors.shape == (bags.shape[1], 5)
+    assert not vectors.any()
+
+
+def test_files_are_read_strictly(tmp_path):
+    path = tmp_path / "vectors.npy"
+    np.save(path, np.ones((3, 2)))
+    assert read_vectors(path, (3, 2)).dtype == np.float32
+    with pytest.raises(DataError, match=r"expected floats of shape \(3, 4\)"):
+        read_vectors(path, (3, 4))
+    path.write_text("no array")
+    with pytest.raises(DataError, match="npy"):
+        read_vectors(path, (3, 2))
