@@ -40,7 +40,7 @@ TABLES := $(subst /,-,$(patsubst experiments/%.yaml,%,$(wildcard experiments/*/t
 FIGURES := $(subst /,-,$(patsubst experiments/%.yaml,%,$(wildcard experiments/*/figure*.yaml)))
 WHERE = $(addprefix --dataset ,$(DATASET)) $(addprefix --seeds ,$(SEEDS))
 
-.PHONY: table2 tables figures $(TABLES) $(FIGURES)
+.PHONY: table2 tables figures results $(TABLES) $(FIGURES)
 
 table2: DATASET := $(or $(DATASET),lf-debian-4k)
 table2: eclare-table2  ## ECLARE's Table 2 on the embedded dataset
@@ -48,6 +48,9 @@ table2: eclare-table2  ## ECLARE's Table 2 on the embedded dataset
 tables: $(TABLES)  ## every table of the papers (one: make eclare-table5 DATASET=... SEEDS=0,1,2)
 
 figures: $(FIGURES)  ## every figure of the papers (one: make eclare-figure7)
+
+results: .venv/installed  ## what results/ holds: rendered tables, records, executed notebooks
+	$(BIN)/python results/refresh.py
 
 $(TABLES): .venv/installed
 	$(BIN)/xcbench table $(subst -,/,$@) $(WHERE) --jobs $(JOBS)

@@ -1,0 +1,87 @@
+# ---
+# jupyter:
+#   jupytext:
+#     formats: ipynb,py:percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Dissect one method
+#
+# Everything that the store holds of one method on one dataset: what each variation changes in the config, what that
+# does to the figures, and to which labels. Set `method` to any other that has runs.
+
+# %%
+# %matplotlib inline
+import pandas as pd
+
+import xcbench
+from xcbench.bench.columns import column
+from xcbench.bench.config import leaves
+from xcbench.bench.looking import runs_on
+from xcbench.bench.plot_style import canvas, look
+from xcbench.bench.plots import bin_contributions
+from xcbench.bench.scores import Judge
+from xcbench.bench.store import Store
+from xcbench.evaluate import Truth, frequency_bins
+
+store = Store("runs")
+method = "knn"
+data = xcbench.load_dataset("lf-debian-4k")
+runs = {name: records for name, records in runs_on(store, data.name).items() if records[0].method == method}
+full = method
+variations = [name for name in runs if name != full]
+variations
+
+# %% [markdown]
+# ## What changes
+#
+# Config keys whose value differs from the full method's.
+
+# %%
+configs = {name: leaves(records[0].config) for name, records in runs.items()}
+keys = [key for key in configs[full] if any(config.get(key) != configs[full][key] for config in configs.values())]
+pd.DataFrame({name: {key: config.get(key) for key in keys} for name, config in configs.items()}).T.sort_index()
+
+# %% [markdown]
+# ## What it is worth
+#
+# Differences to the full method with 95% intervals, paired over the test points. An interval that holds 0 decides
+# nothing.
+
+# %%
+metrics = ["P@1", "P@5", "PSP@1", "PSP@5", "R@10"]
+judge = Judge(data, runs, [column(metric) for metric in metrics])
+effects = {
+    metric: {name: judge.contrast(metric, {name: 1.0, full: -1.0}) for name in variations} for metric in metrics
+}
+shown = {m: {name: f"{e.difference:+.2f} [{e.low:+.2f}, {e.high:+.2f}]" for name, e in of.items()} for m, of in effects.items()}
+pd.DataFrame(shown).loc[variations]
+
+# %%
+with canvas(9.0, 1.2 + 0.4 * len(variations), panels=2) as (picture, panels):
+    for axes, metric in zip(panels, ["P@1", "PSP@1"]):
+        for place, name in enumerate(variations):
+            effect = effects[metric][name]
+            decided = effect.low > 0 or effect.high < 0
+            axes.plot([effect.low, effect.high], [place, place], color=look(0).colour, linewidth=2)
+            axes.plot(effect.difference, place, "o", color=look(0).colour, markerfacecolor=look(0).colour if decided else "white")
+        axes.axvline(0, color="black", linewidth=1)
+        axes.set_yticks(range(len(variations)), variations if axes is panels[0] else [""] * len(variations))
+        axes.set_xlabel(f"{metric}, percentage points against {full}")
+        axes.set_ylim(len(variations) - 0.5, -0.5)
+picture
+
+# %% [markdown]
+# ## On which labels
+#
+# How much each group of labels, from rare to popular in equal shares of the training pairs, gains or loses in P@5.
+
+# %%
+bins, truth = frequency_bins(data.label_frequency, 5), Truth.of(data)
+by_bin = {name: bin_contributions(records, truth, "P@5", bins, 5)[0] for name, records in runs.items()}
+names = [f"{data.label_frequency[bins == b].min()}–{data.label_frequency[bins == b].max()} points" for b in range(5)]
+pd.DataFrame({name: values - by_bin[full] for name, values in by_bin.items() if name != full}, index=names).T.round(2)

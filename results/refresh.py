@@ -1,0 +1,125 @@
+"""Make what this folder holds: `make results`. Runs what is missing, then renders everything anew.
+
+The tables and figures are those with at least one row that can run; the records are kept without their models, and
+with predictions (the first 20 places) for the dataset that the notebooks use.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+from pathlib import Path
+
+import jupytext
+import nbclient
+
+from xcbench.bench import claims, experiments, grid, plots, render, tables
+from xcbench.bench.experiments import Experiment, Row
+from xcbench.bench.looking import keep_summary
+from xcbench.bench.scores import Shelf
+from xcbench.bench.store import Record, Store
+from xcbench.files import atomic_file, write_json
+
+HERE = Path(__file__).parent
+DATASETS = ("lf-debian-4k", "lf-debian-12k", "lf-wordnet-27k")
+NOTEBOOK_DATASET = "lf-debian-4k"
+VARIATIONS = Experiment(
+    "variations",
+    "Variations of nearest neighbours, for the notebooks",
+    (
+        *(Row(f"knn-{n}", "knn", overrides={"neighbours": n}) for n in (10, 200)),
+        Row("knn-flat", "knn", overrides={"power": 0.0}),
+    ),
+    ("P@1",),
+)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--datasets", nargs="+", default=DATASETS)
+    parser.add_argument("--store", help="the store of full records (default: the one in XCBENCH_HOME)")
+    options = parser.parse_args()
+    store = Store(options.store)
+    for dataset in options.datasets:
+        refresh(Shelf.of(dataset, store))
+    for source in sorted(HERE.glob("*.py")):
+        if source.name != Path(__file__).name:
+            execute(source)
+
+
+def refresh(shelf: Shelf) -> None:
+    """Everything about one dataset."""
+    folder = HERE / shelf.data.name
+    shutil.rmtree(folder, ignore_errors=True)
+    used: dict[str, Record] = {}
+    for name in experiments.names():
+        experiment = experiments.load(name)
+        if experiment.rows and not tables.runnable(experiment):
+            continue
+        tables.run_missing(experiment, [shelf], experiment.seeds, say=say)
+        table = tables.fill(experiment, shelf, experiment.seeds)
+        used |= {record.id: record for row in table.rows for record in row.records}
+        write(folder / name, experiment, shelf, table)
+    if shelf.data.name == NOTEBOOK_DATASET:
+        tables.run_missing(VARIATIONS, [shelf], (0,), say=say)
+        used |= {r.id: r for row in VARIATIONS.rows for r in shelf.records(row, (0,)).values()}
+        shutil.rmtree(HERE / "runs", ignore_errors=True)
+        for record in used.values():
+            keep_summary(record, Store(HERE / "runs"))
+    write_json(folder / "records.json", [record.to_json() for _, record in sorted(used.items())])
+
+
+def write(stem: Path, experiment: Experiment, shelf: Shelf, table: tables.Table) -> None:
+    """The rendered table with its claims, tidy figures, and the picture where there is one."""
+    if table.columns:
+        parts = [f"`xcbench table {experiment.name} --dataset {shelf.data.name}`\n", render.render([table], "md")]
+        if experiment.claims:
+            found = claims.test_claims(experiment, [shelf], experiment.seeds)
+            parts.append(grid.as_markdown([claims.claims_grid(experiment, found)]))
+        parts.append(provenance(table))
+        put(stem.with_suffix(".md"), "\n".join(parts))
+        put(stem.with_suffix(".csv"), render.render([table], "csv"))
+    if experiment.figure:
+        stem.parent.mkdir(parents=True, exist_ok=True)
+        plots.draw(experiment, shelf, experiment.seeds, stem.with_suffix(".png"))
+
+
+def provenance(table: tables.Table) -> str:
+    """When and where the figures were made."""
+    records = [record for row in table.rows for record in row.records]
+    if not records:
+        return ""
+    days = sorted(record.finished[:10] for record in records)
+    environment = records[0].environment
+    packages = ", ".join(f"{name} {version}" for name, version in environment["packages"].items())
+    return (
+        f"Runs of {days[0]}{f' to {days[-1]}' if days[-1] != days[0] else ''} with xcbench {environment['xcbench']}, "
+        f"Python {environment['python']}, {packages}; {environment['processor']}, {environment['threads']} threads, "
+        f"{environment['device']}.\n"
+    )
+
+
+def execute(source: Path) -> None:
+    """A notebook from its source, with its output."""
+    say(f"executing {source.name}")
+    notebook = jupytext.read(source)
+    nbclient.NotebookClient(notebook, timeout=600, resources={"metadata": {"path": str(HERE)}}).execute()
+    for number, cell in enumerate(notebook.cells):
+        # Times of day and random ids would make every refresh a change.
+        cell.metadata.pop("execution", None)
+        cell["id"] = f"cell-{number}"
+    put(source.with_suffix(".ipynb"), jupytext.writes(notebook, fmt="ipynb"))
+
+
+def put(path: Path, text: str) -> None:
+    with atomic_file(path) as part:
+        part.write_text(text.rstrip() + "\n", "utf-8")
+
+
+def say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    main()
