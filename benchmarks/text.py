@@ -68,7 +68,7 @@ def measure() -> Iterator[Figure]:
         reference=cpu_seconds(lambda: scikit_learn(titles), repeat=2),
         unit="CPU s",
         reference_name="scikit-learn's TfidfVectorizer",
-        at_least=1.3,
+        at_least=2,
         note=note,
     )
     yield Figure(
@@ -77,6 +77,6 @@ def measure() -> Iterator[Figure]:
         reference=cpu_seconds(lambda: title_by_title(titles), repeat=1),
         unit="CPU s",
         reference_name="the tokenizers library title by title, without TF-IDF",
-        at_least=1.3,
+        at_least=2,
         note=note,
     )

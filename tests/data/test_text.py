@@ -1,16 +1,20 @@
 """Text to TF-IDF: words of any script, hand-computed weights, and an encoder that survives storage unchanged."""
 
+import itertools
 import json
 import math
+import re
 import subprocess
 import sys
+import unicodedata
+from collections import Counter
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from xcbench.data import text
+from xcbench.data import words
 from xcbench.data.text import TextEncoder, TextOptions
 from xcbench.errors import DataError, InputError
 
@@ -40,6 +44,18 @@ def words_of(title, **options):
 )
 def test_words_of_every_script_are_found(title, words):
     assert words_of(title) == words
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.lists(st.text("aBcé日本+#_ \n-\u0301\u0939\u093f1\ud800\U00020001", max_size=12), max_size=6))
+def test_words_are_those_that_a_plain_search_finds(titles):
+    """The compiled pass against a regular expression for the same rule, on characters of every kind."""
+    word = re.compile("[日本\U00020001]|(?:(?![日本\U00020001_])[\\w\u0301\u093f])+[+#]*")
+    expected = [Counter(word.findall(unicodedata.normalize("NFKC", title).lower())) for title in titles]
+    counts, found = words.count_words(titles)
+    assert counts.shape == (len(titles), len(found))
+    assert [{found[j]: n for j, n in enumerate(row) if n} for row in counts.toarray()] == expected
+    assert found == list(dict.fromkeys(itertools.chain.from_iterable(expected)))
 
 
 def test_case_is_kept_where_asked():
@@ -107,7 +123,7 @@ def test_pieces_are_the_same_in_every_process():
 def test_batches_do_not_change_the_result(monkeypatch):
     whole = TextEncoder.fit(TITLES)
     rows = whole.encode(TITLES).toarray()
-    monkeypatch.setattr(text, "_TITLES_AT_ONCE", 2)
+    monkeypatch.setattr(words, "_CHARACTERS_AT_ONCE", 20)
     parts = TextEncoder.fit(iter(TITLES))
     assert parts.vocabulary == whole.vocabulary
     np.testing.assert_array_equal(parts.encode(TITLES).toarray(), rows)

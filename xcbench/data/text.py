@@ -9,18 +9,16 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import re
-import unicodedata
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from xcbench.data.words import count_words, csr_of_pairs
 from xcbench.errors import DataError, InputError, unknown_name
 
 if TYPE_CHECKING:
@@ -35,9 +33,7 @@ TOKENIZERS = ("words", "wordpieces")
 STOP_WORDS = {"none": frozenset[str](), "english": frozenset(_ENGLISH.split())}
 PIECES_PER_ROOT_TOKEN = 22
 """The papers' vocabularies (40k to 128k word pieces) all lie near 22 times the root of their data's token count."""
-_TITLES_AT_ONCE = 1 << 16
 _WORD_START = "▁"
-_HAN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U000323af]")
 
 
 @dataclass(frozen=True)
@@ -83,7 +79,7 @@ class TextEncoder:
     def fit(cls, texts: Iterable[str], **options: Any) -> TextEncoder:
         """Learn vocabulary and weights from the training titles and the label titles; never from test titles."""
         chosen = TextOptions(**options)
-        counts, words = _count_words(texts, chosen)
+        counts, words = count_words(texts, chosen.lowercase, STOP_WORDS[chosen.stop_words])
         if not words:
             raise DataError("no title holds a single word; features need text")
         if chosen.tokenizer == "wordpieces":
@@ -111,9 +107,8 @@ class TextEncoder:
 
     def encode(self, texts: Sequence[str]) -> sp.csr_array:
         """[n, V] float32 TF-IDF rows of unit length; a title without a known feature gives an empty row."""
-        batches = [self._encode_batch(batch) for batch in _batches(texts)] or [self._encode_batch([])]
-        stacked: sp.csr_array = sp.vstack(batches, format="csr") if len(batches) > 1 else batches[0]
-        return stacked
+        counts, words = count_words(texts, self.options.lowercase, STOP_WORDS[self.options.stop_words])
+        return self.weigh(counts @ self._lookup(words))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values; `from_dict` gives back an encoder that encodes alike."""
@@ -152,18 +147,14 @@ class TextEncoder:
         counts.data /= np.repeat(np.sqrt(squares), row_lengths).astype(np.float32)
         return counts
 
-    def _encode_batch(self, texts: Sequence[str]) -> sp.csr_array:
-        counts, words = _count_words(texts, self.options)
-        return self.weigh(counts @ self._lookup(words))
-
     def _lookup(self, words: list[str]) -> sp.csr_array:
         """[words, V]: which features each word stands for; an unknown word is an empty row."""
         if self._piece_model is None:
             columns = np.fromiter(map(self._column_of.get, words, itertools.repeat(-1)), np.int32, len(words))
-            return _csr(np.arange(len(words)), columns, (len(words), self.feature_count))
+            return csr_of_pairs(np.arange(len(words)), columns, (len(words), self.feature_count))
         pieces, names = _piece_lookup(words, self._piece_model)
         columns = np.fromiter(map(self._column_of.get, names, itertools.repeat(-1)), np.int32, len(names))
-        lookup: sp.csr_array = pieces @ _csr(np.arange(len(names)), columns, (len(names), self.feature_count))
+        lookup: sp.csr_array = pieces @ csr_of_pairs(np.arange(len(names)), columns, (len(names), self.feature_count))
         return lookup
 
     @cached_property
@@ -184,71 +175,6 @@ class TextEncoder:
 
 def _is_count(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 1
-
-
-def _csr(rows: npt.NDArray[Any], columns: npt.NDArray[Any], shape: tuple[int, int]) -> sp.csr_array:
-    """Counts of (row, column) pairs, rows ascending; pairs with column -1 are left out."""
-    kept = columns >= 0
-    columns = columns[kept]
-    # scipy's index type is that of its widest part, and 32 bits are enough below two thousand million entries.
-    indptr = np.zeros(shape[0] + 1, np.int32 if len(columns) <= np.iinfo(np.int32).max else np.int64)
-    np.cumsum(np.bincount(rows[kept], minlength=shape[0]), out=indptr[1:])
-    matrix = sp.csr_array((np.ones(len(columns), np.float32), columns, indptr), shape=shape)
-    matrix.sum_duplicates()
-    return matrix
-
-
-def _batches(texts: Iterable[str]) -> Iterator[list[str]]:
-    iterator = iter(texts)
-    while batch := list(itertools.islice(iterator, _TITLES_AT_ONCE)):
-        yield batch
-
-
-@cache
-def _word_or_line_break() -> re.Pattern[str]:
-    """A word of any script with the signs that end names such as c++ and c#; or the break between two titles.
-
-    A vowel sign or accent belongs to its word, though `\\w` does not know it. Beyond U+FFFF the block of the
-    Brahmic scripts is taken whole: single characters up there would cost `re` a linear search at every space.
-    """
-    marks = "".join(chr(code) for code in range(0x300, 0x10000) if unicodedata.category(chr(code))[0] == "M")
-    return re.compile(rf"\n|[\w{marks}\U00011000-\U00011fff]+[+#]*")
-
-
-def _tokens(texts: Sequence[str], lowercase: bool) -> list[str]:
-    """The words of all texts in one list, with a line break between one text and the next."""
-    joined = "\n".join([text if text.isascii() else _one_spelling(text) for text in texts]).replace("_", " ")
-    if joined.count("\n") != len(texts) - 1:
-        return _tokens([text.replace("\n", " ") for text in texts], lowercase) if texts else []
-    return _word_or_line_break().findall(joined.lower() if lowercase else joined)
-
-
-def _one_spelling(text: str) -> str:
-    """One of the many ways to write the same in Unicode; and a blank around each Han character, since nothing else
-    marks where a word of them ends."""
-    return _HAN.sub(r" \g<0> ", unicodedata.normalize("NFKC", text))
-
-
-def _count_words(texts: Iterable[str], options: TextOptions) -> tuple[sp.csr_array, list[str]]:
-    """[texts, words] counts and the distinct words in order of first sight, stop words left out."""
-    number: defaultdict[str, int] = defaultdict()
-    number.default_factory = number.__len__  # a new word gets the next free number
-    number["\n"] = 0
-    stops = STOP_WORDS[options.stop_words]
-    rows, columns, text_count = [], [], 0
-    for batch in _batches(texts):
-        tokens = _tokens(batch, options.lowercase)
-        ids = np.fromiter(map(number.__getitem__, tokens), np.int32, len(tokens))
-        breaks = ids == 0
-        rows.append(text_count + np.cumsum(breaks, dtype=np.int32)[~breaks])
-        columns.append(ids[~breaks] - 1)
-        text_count += len(batch)
-    words = list(number)[1:]
-    kept = np.fromiter((word.lower() not in stops for word in words), bool, len(words))
-    renumbered = np.where(kept, np.cumsum(kept) - 1, -1).astype(np.int32)
-    flat_rows, flat_columns = (np.concatenate(parts) if parts else np.zeros(0, np.int32) for parts in (rows, columns))
-    counts = _csr(flat_rows, renumbered[flat_columns], (text_count, int(kept.sum())))
-    return counts, list(itertools.compress(words, kept))
 
 
 def _train_pieces(words: list[str], counts: sp.csr_array, options: TextOptions) -> Tokenizer:
@@ -275,5 +201,5 @@ def _piece_lookup(words: list[str], model: Tokenizer) -> tuple[sp.csr_array, lis
     pieces = [encoding.ids for encoding in model.encode_batch([_WORD_START + word for word in words])]
     lengths = np.fromiter(map(len, pieces), np.int64, len(pieces))
     columns = np.fromiter(itertools.chain.from_iterable(pieces), np.int32, int(lengths.sum()))
-    lookup = _csr(np.repeat(np.arange(len(words)), lengths), columns, (len(words), len(names)))
+    lookup = csr_of_pairs(np.repeat(np.arange(len(words)), lengths), columns, (len(words), len(names)))
     return lookup, sorted(names, key=names.__getitem__)
