@@ -1,6 +1,6 @@
 """Text to TF-IDF rows: one vocabulary for points and labels, kept so that new text can be encoded later.
 
-Titles are normalised (NFKC), lowercased and cut into words of any script. The distinct words of a batch are looked
+Titles are normalised (NFKC), lowercased and cut into words of any script. The distinct words are looked
 up once, as a sparse matrix from words to features, and the titles' word counts are multiplied by it; so whole words
 and word pieces are one code path, and no Python loop ever runs over the tokens of a title.
 """
