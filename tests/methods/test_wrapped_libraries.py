@@ -11,7 +11,7 @@ from xcbench.bench.check import check_method
 from xcbench.data import Dataset, Split
 from xcbench.errors import InputError
 
-NAMES = ["parabel", "bonsai", "plt"]
+NAMES = ["parabel", "bonsai", "plt", "dismec"]
 wrappers = pytest.mark.parametrize("name", [pytest.param(name, marks=needs(name)) for name in NAMES])
 
 
@@ -41,7 +41,7 @@ def test_keeps_the_contract(name):
     assert [finding for finding in check_method(name) if finding.broken] == []
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=needs(n)) for n in ["parabel", "bonsai", "plt"]])
+@pytest.mark.parametrize("name", [pytest.param(n, marks=needs(n)) for n in ["parabel", "bonsai", "plt", "dismec"]])
 def test_data_without_a_learnable_point_is_refused(name):
     X, Y = csr([[1, 0], [0, 0]]), csr([[0, 0], [1, 0]])
     with pytest.raises(InputError, match="no training point with both features and labels"):
