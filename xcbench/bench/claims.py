@@ -150,9 +150,10 @@ def _more_points(finding: Finding) -> str:
     error = half_width / NormalDist().inv_cdf(0.975)
     needed = NormalDist().inv_cdf(0.975) + NormalDist().inv_cdf(0.8)
     times = (needed * error / beyond) ** 2
-    if times > 1000:
+    if times > 100:
         return "next to no difference"
-    return f"a difference of this size would need about {max(times, 1.1):.2g} times as many test points"
+    shown = f"{times:.0f}" if times >= 10 else f"{max(times, 1.1):.1f}"
+    return f"a difference of this size would need about {shown} times as many test points"
 
 
 def claims_grid(experiment: Experiment, findings: Sequence[Finding]) -> Grid:
