@@ -102,12 +102,18 @@ def _scramble(word: int) -> int:
 
 
 @njit(inline="always")
-def row_word(key: np.uint64, row: int) -> np.uint32:
-    """The 32 bits that all entries of one row start from."""
-    word = key + np.uint64(row) * np.uint64(_STEP)
+def addressed_word(key: np.uint64, address: int) -> np.uint64:
+    """A word that looks random and follows from key and address: splitmix64, entered at any place."""
+    word = key + np.uint64(address) * np.uint64(_STEP)
     word = (word ^ (word >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     word = (word ^ (word >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return np.uint32(word ^ (word >> np.uint64(31)))  # type: ignore[no-any-return]
+    return word ^ (word >> np.uint64(31))  # type: ignore[no-any-return]
+
+
+@njit(inline="always")
+def row_word(key: np.uint64, row: int) -> np.uint32:
+    """The 32 bits that all entries of one row start from."""
+    return np.uint32(addressed_word(key, row))  # type: ignore[no-any-return]
 
 
 @njit(inline="always")

@@ -5,18 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 import torch
 from numba import njit
 from torch import Tensor
 
+from xcbench.data import Split
+from xcbench.nn.dropout import addressed_word
 from xcbench.nn.losses import Shortlists
+from xcbench.nn.parallel import Floats, Ints, Longs
 from xcbench.nn.sparse_rows import SparseRows
-
-Longs = npt.NDArray[np.int64]
-Ints = npt.NDArray[np.int32]
-Floats = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True)
@@ -88,6 +86,12 @@ class Points:
         return Batch(rows, X, targets, shortlists)
 
 
+def learnable(split: Split) -> Split:
+    """Without the points that have no feature or no target: there is nothing to learn from them."""
+    keep = np.flatnonzero((np.diff(split.X.indptr) > 0) & (np.diff(split.Y.indptr) > 0))
+    return split if len(keep) == len(split) else Split(split.X[keep], split.Y[keep])
+
+
 @njit(cache=True, nogil=True)
 def _cut_shortlists(
     rows: Longs, groups: Ints, member_starts: Longs, members: Ints, label_count: int, y_starts: Longs, y_labels: Ints,
@@ -103,7 +107,7 @@ def _cut_shortlists(
     starts, labels, targets = np.zeros(len(rows) + 1, np.int64), np.empty(most, np.int32), np.empty(most, np.float32)
     listed_by, true_for = np.full(label_count, -1, np.int32), np.full(label_count, -1, np.int32)
     truth = np.empty(label_count, np.float32)
-    word, end = key, 0
+    end = 0
     for i, row in enumerate(rows):
         for e in range(y_starts[i], y_starts[i + 1]):
             true_for[y_labels[e]], truth[y_labels[e]] = i, y_values[e]
@@ -112,9 +116,9 @@ def _cut_shortlists(
         for group in groups[row]:
             if group >= 0:
                 end = _join(members[member_starts[group] : member_starts[group + 1]], i, listed_by, labels, end)
-        for _ in range(random):
-            word = word * np.uint64(6364136223846793005) + np.uint64(1442695040888963407)
-            drawn = np.int32(((word >> np.uint64(32)) * np.uint64(label_count)) >> np.uint64(32))
+        for draw in range(random):
+            word = addressed_word(addressed_word(key, row), draw) >> np.uint64(32)
+            drawn = np.int32((word * np.uint64(label_count)) >> np.uint64(32))
             if listed_by[drawn] != i:
                 listed_by[drawn], labels[end] = i, drawn
                 end += 1

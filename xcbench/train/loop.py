@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, cast, runtime_checkable
@@ -15,16 +16,20 @@ from torch import Tensor, nn
 from xcbench.errors import InputError, XCBenchError
 from xcbench.nn import Adam
 from xcbench.nn.dropout import next_key, start_step
-from xcbench.train.batches import Batch, Longs, Points
+from xcbench.nn.parallel import Longs
+from xcbench.train.batches import Batch, Points
 from xcbench.train.checkpoints import Checkpoint
 from xcbench.train.devices import autocast, resolve_device
-from xcbench.train.memory import check_fits, estimate_memory, freed_memory_kept
+from xcbench.train.memory import MemoryEstimate, check_fits, estimate_memory, freed_memory_kept
 from xcbench.train.processes import Processes
 from xcbench.train.progress import Progress
 from xcbench.train.schedules import Schedule
 
 READ_LOSS_EVERY = 50
 """Steps after which a GPU is asked for the loss; on a CPU it is known, and checked, at every step."""
+
+SMALL_STEP = 2 << 20
+"""Bytes that a step works on, below which it runs in one thread."""
 
 
 @runtime_checkable
@@ -133,7 +138,7 @@ def train(
     estimate = estimate_memory(module, points, plan.batch_size)
     work.log(f"{name}: {plan.steps} steps on {device}, about {estimate}")
     check_fits(estimate, name, device)
-    with freed_memory_kept():
+    with freed_memory_kept(), _threads_for(estimate):
         return _Run(module.to(device), points, settings, plan, device, together, work, name).to_the_end()
 
 
@@ -200,7 +205,7 @@ class _Run:
             terms = _terms(self.module, batch) if counts else 0.0
             loss = loss * (terms / float(self.together.add_up(terms)))
         loss.backward()  # type: ignore[no-untyped-call]
-        self.together.add_gradients(self.module)
+        self.together.add_gradients(self.module, counts)
         self.optimiser.lr = self.settings.lr * self.settings.schedule.factor(step, self.plan.steps)
         self.optimiser.step()
         self.epoch_loss += self.together.add_up(loss) * len(rows)
@@ -238,6 +243,18 @@ class _Run:
         self.epoch_points = saved["points"]
         self.work.log(f"{self.name}: goes on from step {saved['step']}")
         return int(saved["step"])
+
+
+@contextlib.contextmanager
+def _threads_for(estimate: MemoryEstimate) -> Iterator[None]:
+    """One thread where steps are so small that waiting for a second would take longer than its share of the work."""
+    threads = torch.get_num_threads()
+    if estimate.step < SMALL_STEP:
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 def _seed_torch(key: int, device: torch.device) -> None:

@@ -11,7 +11,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from xcbench.nn import TokenEmbeddings
-from xcbench.train.batches import Longs
+from xcbench.nn.parallel import Longs
 
 
 @dataclass(frozen=True)
@@ -56,14 +56,14 @@ class Processes:
                 dist.broadcast(t, 0)
 
     @torch.no_grad()
-    def add_gradients(self, module: nn.Module) -> None:
-        """Replace every gradient by its sum over all processes."""
+    def add_gradients(self, module: nn.Module, counts: bool) -> None:
+        """Replace every gradient by its sum over all processes. Rows that only a point without weight met are left."""
         if self.count == 1:
             return
         dense: list[Tensor] = []
         for p in module.parameters():
             if p.grad is not None and p.grad.is_sparse:
-                p.grad = self._gathered(p.grad)
+                p.grad = self._gathered(p.grad, counts)
             elif p.grad is not None:
                 dense.append(p.grad)
         if dense:
@@ -73,15 +73,15 @@ class Processes:
                 g.copy_(part.view_as(g))
         for m in module.modules():
             if isinstance(m, TokenEmbeddings):
-                touched = m.touched.to(torch.uint8)
+                touched = m.touched.to(torch.uint8) * counts
                 dist.all_reduce(touched, dist.ReduceOp.MAX)
                 m.touched.copy_(touched)
 
-    def _gathered(self, grad: Tensor) -> Tensor:
+    def _gathered(self, grad: Tensor, counts: bool) -> Tensor:
         """Rows of all processes one after another; the optimiser adds up those that are the same."""
-        ids, values = grad._indices()[0], grad._values()
-        sizes = [torch.zeros_like(ids[:1]) for _ in range(self.count)]
-        dist.all_gather(sizes, torch.full_like(ids[:1], len(ids)))
+        ids, values = grad._indices()[0][: None if counts else 0], grad._values()[: None if counts else 0]
+        sizes = [ids.new_zeros(1) for _ in range(self.count)]
+        dist.all_gather(sizes, ids.new_full((1,), len(ids)))
         most = int(max(sizes))
         all_ids = [ids.new_zeros(most) for _ in range(self.count)]
         all_values = [values.new_zeros(most, *values.shape[1:]) for _ in range(self.count)]

@@ -6,7 +6,8 @@ A task is a document side and a label side. The document side maps `batch.X` to 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from typing import Protocol, cast
 
 import numpy as np
@@ -22,8 +23,10 @@ from xcbench.nn import (
     TokenEmbeddings,
     bce_over_all,
     bce_over_shortlists,
+    weighted_sums,
 )
-from xcbench.train.batches import Batch, Floats, Longs
+from xcbench.nn.parallel import Floats, Longs
+from xcbench.train.batches import Batch
 
 
 class LabelSide(Protocol):
@@ -86,6 +89,29 @@ class LabelText(nn.Module):
         return self.table if labels is None else self.table[torch.from_numpy(labels)]
 
 
+class NeighbourText(nn.Module):
+    """(G^k E z)_l for the orders k asked for: the text of a label (0), of its neighbours in a graph (1), and so on."""
+
+    def __init__(
+        self, E: TokenEmbeddings, Z: sp.csr_array, G: sp.csr_array, orders: Sequence[int], frozen: bool = False
+    ) -> None:
+        super().__init__()
+        self.Z, self.G, self.orders = SparseRows.of(Z), SparseRows.of(G), orders
+        self.E = None if frozen else E
+        for k, table in enumerate(self._propagated(E.embed(self.Z)) if frozen else ()):
+            self.register_buffer(f"table{k}", table, persistent=False)
+
+    def forward(self, labels: Longs | None = None) -> list[Tensor]:
+        tables = list(self.buffers(recurse=False)) if self.E is None else self._propagated(self.E(self.Z))
+        return tables if labels is None else [table[torch.from_numpy(labels)] for table in tables]
+
+    def _propagated(self, r: Tensor) -> list[Tensor]:
+        powers = [r]
+        while len(powers) <= max(self.orders):
+            powers.append(weighted_sums(self.G, powers[-1]))
+        return [powers[k] for k in self.orders]
+
+
 class FreeLabels(nn.Module):
     """A free vector and a bias a label, as in a linear layer: both uniform in +-1/sqrt(D) unless a start is given."""
 
@@ -98,6 +124,12 @@ class FreeLabels(nn.Module):
 
     def forward(self, labels: Longs | None = None) -> tuple[Tensor, Tensor | None]:
         return self.weight(labels), None if self.bias is None else self.bias(labels)
+
+
+def log_odds(share: float) -> float:
+    """Where biases start if a share of all pairs is true: one-vs-all then learns what differs from that."""
+    share = min(max(share, 1e-6), 0.5)
+    return math.log(share / (1 - share))
 
 
 @torch.no_grad()

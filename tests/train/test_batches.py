@@ -1,0 +1,67 @@
+"""Batches against sets and dictionaries of Python."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.train.toys import random_matrix
+from xcbench.nn import SparseRows
+from xcbench.train import Candidates, Points
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.integers(1, 6), st.integers(1, 9), st.integers(1, 5), st.booleans(), st.integers(0, 999))
+def test_shortlists_are_the_members_of_the_groups(points, labels, group_count, with_positives, seed):
+    rng = np.random.default_rng(seed)
+    Y = random_matrix(points, labels, 0.4, seed)
+    members = random_matrix(group_count, labels, 0.5, seed + 1)
+    groups = rng.integers(-1, group_count, (points, 3)).astype(np.int32)
+    rows = rng.integers(0, points, 4)  # with repetitions, and more than there may be points
+    data = Points(random_matrix(points, 5, 0.5, 0), Y, Candidates(groups, SparseRows.of(members), with_positives))
+    batch = data.cut(rows)
+    entries, union = batch.shortlists.entries, batch.shortlists.labels
+    everything = set()
+    for i, row in enumerate(rows):
+        expected = {int(label) for group in groups[row] if group >= 0 for label in members[[group]].indices}
+        expected |= {int(label) for label in Y[[row]].indices} if with_positives else set()
+        here = slice(entries.starts[i], entries.starts[i + 1])
+        listed = union[entries.columns[here]].tolist()
+        assert sorted(listed) == sorted(expected)
+        assert entries.values[here].tolist() == [Y[row, label] for label in listed]
+        everything |= expected
+    assert union.tolist() == sorted(everything)
+
+
+def test_random_labels_join_and_follow_the_key():
+    nobody = np.full((50, 1), -1, np.int32)
+    data = Points(sp.csr_array((50, 3), dtype=np.float32), sp.csr_array((50, 40), dtype=np.float32),
+                  Candidates.of_labels(nobody, 40, random=8))  # fmt: skip
+    drawn = [data.cut(np.arange(50), key).shortlists for key in (1, 1, 2)]
+    assert np.array_equal(drawn[0].entries.columns, drawn[1].entries.columns)
+    assert not np.array_equal(drawn[0].entries.columns, drawn[2].entries.columns)
+    sizes = np.diff(drawn[0].entries.starts)
+    assert sizes.max() <= 8
+    assert sizes.mean() > 6  # 40 (1 - (1 - 1/40)^8) = 7.3 different ones are expected
+    assert len(drawn[0].labels) == 40
+
+
+def test_sparse_and_dense_features_are_cut():
+    X, Y = random_matrix(9, 4, 0.5, 0), random_matrix(9, 3, 0.5, 1)
+    rows = np.array([7, 0, 7])
+    sparse = Points(X, Y).cut(rows)
+    taken = sp.csr_array((sparse.X.values, sparse.X.columns, sparse.X.starts), shape=(3, 4))
+    np.testing.assert_array_equal(taken.toarray(), X.toarray()[rows])
+    assert torch.equal(Points(X.toarray(), Y).cut(rows).X, torch.from_numpy(X.toarray()[rows]))
+    assert sparse.shortlists is None
+
+
+def test_mismatched_parts_are_refused():
+    with pytest.raises(ValueError, match="one row a point"):
+        Points(random_matrix(9, 4, 0.5, 0), random_matrix(8, 3, 0.5, 1))
+    with pytest.raises(ValueError, match="group numbers are -1"):
+        Candidates.of_labels(np.array([[5]], np.int32), label_count=5)
+    with pytest.raises(ValueError, match="int32"):
+        Candidates.of_labels(np.array([[1]]), label_count=5)

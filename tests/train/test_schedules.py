@@ -1,0 +1,57 @@
+"""Schedules by hand, and OneCycle against torch's."""
+
+import pytest
+import torch
+
+from xcbench.errors import InputError
+from xcbench.train import Schedule, halving_after
+
+
+def factors(schedule, total):
+    return [schedule.factor(step, total) for step in range(total)]
+
+
+def test_decaf_halves_as_its_code_does():
+    assert halving_after(10, epochs=20).at == (0.5, 0.75)  # after epochs 10 and 15
+    assert halving_after(5, epochs=10).at == (0.5,)  # the next would be at the end
+    assert halving_after(14, epochs=20).at == (0.7,)  # then 7 more would be beyond it
+    assert factors(halving_after(10, 20), 8) == [1, 1, 1, 1, 0.5, 0.5, 0.25, 0.25]
+
+
+def test_halving_fits_any_number_of_steps():
+    schedule = Schedule("halving", at=(0.5,))
+    assert factors(schedule, 1) == [1 if round(0.5) > 0 else 0.5]
+    assert factors(schedule, 3) == [1, 1, 0.5]
+
+
+def test_linear_rises_and_falls():
+    assert factors(Schedule("linear", warmup=0.4), 10) == pytest.approx(
+        [1 / 4, 2 / 4, 3 / 4, 1, 1, 5 / 6, 4 / 6, 3 / 6, 2 / 6, 1 / 6]
+    )
+    assert factors(Schedule("linear", warmup=0.1), 2) == [1, 0.5]
+    assert factors(Schedule("linear", warmup=1.0), 1) == [1]
+
+
+@pytest.mark.parametrize("total", [10, 97])
+def test_onecycle_equals_torch(total):
+    optimiser = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
+    theirs = torch.optim.lr_scheduler.OneCycleLR(
+        optimiser, max_lr=1.0, total_steps=total, pct_start=0.3, div_factor=10, final_div_factor=1e4
+    )
+    expected = []
+    for _ in range(total):
+        expected.append(optimiser.param_groups[0]["lr"])
+        optimiser.step()
+        theirs.step() if len(expected) < total else None
+    assert factors(Schedule("onecycle", warmup=0.3, div=10, final_div=1e4), total) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("total", [1, 2, 3])
+def test_every_schedule_stands_tiny_trainings(total):
+    for kind in ("constant", "halving", "onecycle", "linear"):
+        assert all(0 < f <= 1 for f in factors(Schedule(kind), total))
+
+
+def test_unknown_schedules_are_named():
+    with pytest.raises(InputError, match="did you mean onecycle"):
+        Schedule("one-cycle").factor(0, 1)
