@@ -59,7 +59,8 @@ def read_point_table(path: Path, names: LabelNames, separator: str) -> tuple[Tex
     text, ids, ends = TextBuilder(), array("i"), array("i", [0])
     for line, (title, labels) in _rows(path, ("title", "labels")):
         text.add(title)
-        ids.extend(names.id_of(name, path, line) for part in labels.split(separator) if (name := part.strip()))
+        # Sorted here: the numbers are ours, so their order in the file is nothing to report to its author.
+        ids += sorted(names.id_of(name, path, line) for part in labels.split(separator) if (name := part.strip()))
         ends.append(len(ids))
     if len(ends) == 1:
         raise DataError("the file holds no points", path)
