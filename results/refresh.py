@@ -1,7 +1,7 @@
 """Make what this folder holds: `make results`. Runs what is missing, then renders everything anew.
 
-The tables and figures are those with at least one row that can run; the records are kept without their models, and
-with predictions (the first 20 places) for the dataset that the notebooks use.
+The tables and figures are those with at least one run. `runs/` keeps what the notebooks read: the comparison of methods
+and the variations of one of them, on one dataset, without models and with the first 20 predictions of each point.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from xcbench.files import atomic_file, write_json
 HERE = Path(__file__).parent
 DATASETS = ("lf-debian-4k", "lf-debian-12k", "lf-wordnet-27k")
 NOTEBOOK_DATASET = "lf-debian-4k"
+COMPARISON = "eclare/table2"
 VARIATIONS = Experiment(
     "variations",
     "Variations of nearest neighbours, for the notebooks",
@@ -39,40 +40,47 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--datasets", nargs="+", default=DATASETS)
     parser.add_argument("--store", help="the store of full records (default: the one in XCBENCH_HOME)")
+    parser.add_argument("--run", choices=("missing", "none"), default="missing", help="none: only what the store has")
     options = parser.parse_args()
     store = Store(options.store)
     for dataset in options.datasets:
-        refresh(Shelf.of(dataset, store))
+        refresh(Shelf.of(dataset, store), run=options.run == "missing")
     for source in sorted(HERE.glob("*.py")):
         if source.name != Path(__file__).name:
             execute(source)
 
 
-def refresh(shelf: Shelf) -> None:
+def refresh(shelf: Shelf, run: bool) -> None:
     """Everything about one dataset."""
     folder = HERE / shelf.data.name
     shutil.rmtree(folder, ignore_errors=True)
     used: dict[str, Record] = {}
     for name in experiments.names():
         experiment = experiments.load(name)
-        if experiment.rows and not tables.runnable(experiment):
-            continue
-        tables.run_missing(experiment, [shelf], experiment.seeds, say=say)
-        table = tables.fill(experiment, shelf, experiment.seeds)
-        used |= {record.id: record for row in table.rows for record in row.records}
-        write(folder / name, experiment, shelf, table)
-    if shelf.data.name == NOTEBOOK_DATASET:
-        tables.run_missing(VARIATIONS, [shelf], (0,), say=say)
-        used |= {r.id: r for row in VARIATIONS.rows for r in shelf.records(row, (0,)).values()}
-        shutil.rmtree(HERE / "runs", ignore_errors=True)
-        for record in used.values():
-            keep_summary(record, Store(HERE / "runs"))
+        found = records(experiment, shelf, run)
+        if found or not experiment.rows:
+            write(folder / name, experiment, shelf)
+            used |= found
     write_json(folder / "records.json", [record.to_json() for _, record in sorted(used.items())])
+    if shelf.data.name == NOTEBOOK_DATASET:
+        shutil.rmtree(HERE / "runs", ignore_errors=True)
+        for experiment in (experiments.load(COMPARISON), VARIATIONS):
+            for record in records(experiment, shelf, run).values():
+                keep_summary(record, Store(HERE / "runs"))
 
 
-def write(stem: Path, experiment: Experiment, shelf: Shelf, table: tables.Table) -> None:
+def records(experiment: Experiment, shelf: Shelf, run: bool) -> dict[str, Record]:
+    """The runs of an experiment by id, after running what is missing if that is wanted."""
+    if run:
+        tables.run_missing(experiment, [shelf], experiment.seeds, say=say)
+    rows = tables.runnable(experiment)
+    return {r.id: r for row in rows for r in shelf.records(row, experiment.seeds).values()}
+
+
+def write(stem: Path, experiment: Experiment, shelf: Shelf) -> None:
     """The rendered table with its claims, tidy figures, and the picture where there is one."""
-    if table.columns:
+    if experiment.rows:
+        table = tables.fill(experiment, shelf, experiment.seeds)
         parts = [f"`xcbench table {experiment.name} --dataset {shelf.data.name}`\n", render.render([table], "md")]
         if experiment.claims:
             found = claims.test_claims(experiment, [shelf], experiment.seeds)

@@ -64,7 +64,10 @@ def test_a_summary_is_a_record_without_its_model(runs, toy, tmp_path):
     (kept,) = small.records()
     assert kept == record
     assert kept.predictions().k == 3
-    assert (kept.predictions().indices == record.predictions().indices[:, :3]).all()
+    full, cut = record.predictions(), kept.predictions()
+    assert (cut.indices == full.indices[:, :3]).all()
+    assert np.allclose(cut.scores, full.scores[:, :3], rtol=1e-3)
+    assert (np.diff(cut.scores, axis=1) <= 0).all()
     assert not (kept.folder / "model").exists()
 
 
