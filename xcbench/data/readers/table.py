@@ -60,7 +60,8 @@ def read_point_table(path: Path, names: LabelNames, separator: str) -> tuple[Tex
     for line, (title, labels) in _rows(path, ("title", "labels")):
         text.add(title)
         # Sorted here: the numbers are ours, so their order in the file is nothing to report to its author.
-        ids += sorted(names.id_of(name, path, line) for part in labels.split(separator) if (name := part.strip()))
+        named = (names.id_of(name, path, line) for part in labels.split(separator) if (name := part.strip()))
+        ids.extend(sorted(named))
         ends.append(len(ids))
     if len(ends) == 1:
         raise DataError("the file holds no points", path)
