@@ -4,6 +4,38 @@ Graphs are sparse L x L matrices of counts or weights; a clustering puts every l
 The kernels are parallel and seeded per label, so no thread count changes a result. May import `data`.
 """
 
+from xcbench.labels.centroids import dense_centroids, sparse_centroids
+from xcbench.labels.clustering import balanced_clusters, cluster_count, random_clusters
+from xcbench.labels.graph import cluster_graph, conditional_probabilities, cooccurrence, prune_by_cosine
+from xcbench.labels.information import loss_of_mutual_information, mutual_information
+from xcbench.labels.meta_labels import meta_targets, meta_text
+from xcbench.labels.normalise import by_row, perron, stationary_vector, two_sided
+from xcbench.labels.pagerank import personalised_pagerank
 from xcbench.labels.partition import Clustering
+from xcbench.labels.product import keep_top, product
+from xcbench.labels.walk import random_walk_graph
 
-__all__ = ["Clustering"]
+__all__ = [
+    "Clustering",
+    "balanced_clusters",
+    "by_row",
+    "cluster_count",
+    "cluster_graph",
+    "conditional_probabilities",
+    "cooccurrence",
+    "dense_centroids",
+    "keep_top",
+    "loss_of_mutual_information",
+    "meta_targets",
+    "meta_text",
+    "mutual_information",
+    "perron",
+    "personalised_pagerank",
+    "product",
+    "prune_by_cosine",
+    "random_clusters",
+    "random_walk_graph",
+    "sparse_centroids",
+    "stationary_vector",
+    "two_sided",
+]

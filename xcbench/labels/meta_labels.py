@@ -21,7 +21,7 @@ def meta_targets(Y: sp.csr_array, clustering: Clustering) -> sp.csr_array:
 
 def meta_text(Z: sp.csr_array, clustering: Clustering) -> sp.csr_array:
     """[K, V]: u_m, the sum of the texts of a cluster's labels, with rows of unit length."""
-    U = (clustering.to_csr().T.tocsr() @ Z).tocsr()
+    U: sp.csr_array = (clustering.to_csr().T.tocsr() @ Z).tocsr()
     U.sort_indices()
     lengths = np.sqrt(U.multiply(U).sum(axis=1))
     U.data /= np.repeat(np.where(lengths > 0, lengths, 1), np.diff(U.indptr)).astype(np.float32)

@@ -32,7 +32,7 @@ class Clustering:
         return cls(cluster_of.astype(np.int32), indptr, np.argsort(cluster_of, kind="stable").astype(np.int32))
 
     @property
-    def K(self) -> int:
+    def K(self) -> int:  # noqa: N802
         return len(self.indptr) - 1
 
     @property
