@@ -12,7 +12,9 @@ from xcbench.nn.blocks import (
     DocumentEncoder,
     GatedBlock,
     GatedSum,
+    GraphConvolution,
     ResidualBlock,
+    Scale,
     SpectralWeight,
 )
 from xcbench.nn.dropout import relu_dropout
@@ -30,9 +32,11 @@ __all__ = [
     "Factored",
     "GatedBlock",
     "GatedSum",
+    "GraphConvolution",
     "LabelBank",
     "Reduction",
     "ResidualBlock",
+    "Scale",
     "Shortlists",
     "SparseRows",
     "SpectralWeight",

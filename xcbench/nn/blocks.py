@@ -117,6 +117,29 @@ class ResidualBlock(nn.Module):
         return self.lam * self.R(), self.lam * self.bias, self.ones
 
 
+class GraphConvolution(nn.Module):
+    """A layer of Kipf and Welling's network on what a graph has summed up: ReLU(W r + b)."""
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.W = nn.Parameter(torch.eye(dim))
+        self.bias = nn.Parameter(torch.zeros(dim))
+
+    def forward(self, r: Tensor) -> Tensor:
+        return torch.relu(linear(r, self.W, self.bias))
+
+
+class Scale(nn.Module):
+    """LightGCN's place for a layer: a factor a dimension, and nothing that is not linear."""
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.factor = nn.Parameter(torch.ones(dim))
+
+    def forward(self, r: Tensor) -> Tensor:
+        return r * self.factor
+
+
 class AstecResidual(nn.Module):
     """Astec's fine representation: f + drop(ReLU(W f + b)), with W spectrally normed."""
 

@@ -35,6 +35,14 @@ class TokenEmbeddings(nn.Module):
         bound = math.sqrt(6.0 / dim)  # Kaiming's uniform with fan-in D, as DECAF has it
         nn.init.uniform_(self.weight, -bound, bound)
 
+    @classmethod
+    def of(cls, vectors: Floats) -> TokenEmbeddings:
+        """A table that starts at vectors learnt elsewhere."""
+        table = cls(*vectors.shape)
+        with torch.no_grad():
+            table.weight.copy_(torch.from_numpy(vectors))
+        return table
+
     def forward(self, texts: SparseRows) -> Tensor:
         """One embedding a row: sum_t r_t e_t."""
         if texts.width > len(self.weight):

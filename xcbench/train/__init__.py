@@ -3,13 +3,23 @@
 May import data, nn and shortlist. The loop knows no method: it trains any module that has a `loss(batch)`.
 """
 
-from xcbench.train.batches import Batch, Candidates, Points
-from xcbench.train.cascade import CascadePredictor, FixedEncoder
+from xcbench.train.batches import Batch, Candidates, Points, learnable
+from xcbench.train.cascade import CascadePredictor, FixedEncoder, folded
 from xcbench.train.devices import resolve_device
 from xcbench.train.loop import Trainable, Training, TrainReport, Work, train
 from xcbench.train.memory import MemoryEstimate, estimate_memory
 from xcbench.train.schedules import Schedule, halving_after
-from xcbench.train.tasks import FreeLabels, LabelText, RankAll, RankShortlist, Task, all_classifiers, encode
+from xcbench.train.tasks import (
+    FreeLabels,
+    LabelText,
+    NeighbourText,
+    RankAll,
+    RankShortlist,
+    Task,
+    all_classifiers,
+    encode,
+    log_odds,
+)
 
 __all__ = [
     "Batch",
@@ -19,6 +29,7 @@ __all__ = [
     "FreeLabels",
     "LabelText",
     "MemoryEstimate",
+    "NeighbourText",
     "Points",
     "RankAll",
     "RankShortlist",
@@ -31,7 +42,10 @@ __all__ = [
     "all_classifiers",
     "encode",
     "estimate_memory",
+    "folded",
     "halving_after",
+    "learnable",
+    "log_odds",
     "resolve_device",
     "train",
 ]

@@ -1,0 +1,419 @@
+"""ECLARE (Mittal et al., WWW 2021): a graph of labels in clusters, classifiers, negatives and predictions.
+
+Module I learns token embeddings E on clusters of labels, Module II a shortlister on new clusters, Module III starts the
+label classifiers at their neighbourhood in the graph, Module IV trains them on shortlists; GAME spreads what is
+predicted along the graph. docs/eclare.md says where this follows the paper, where the authors' code, and what small
+data needs beyond both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+import torch
+from torch import Tensor, nn
+
+from xcbench.bench import Ablation, Method, Run, Stage, StageWork, register_method
+from xcbench.bench.contract import Patch
+from xcbench.data import Dataset, TopK
+from xcbench.evaluate import frequency_bins
+from xcbench.labels import Clustering
+from xcbench.labels.centroids import dense_centroids, sparse_centroids
+from xcbench.labels.clustering import balanced_clusters, cluster_count, random_clusters
+from xcbench.labels.graph import cluster_graph, cooccurrence, prune_by_cosine
+from xcbench.labels.information import information_lost
+from xcbench.labels.matrices import unit_rows
+from xcbench.labels.meta_labels import meta_targets, meta_text
+from xcbench.labels.normalise import perron, two_sided
+from xcbench.labels.pagerank import personalised_pagerank
+from xcbench.labels.walk import random_walk_graph
+from xcbench.nn import (
+    ComponentAttention,
+    DocumentEncoder,
+    GraphConvolution,
+    LabelBank,
+    ResidualBlock,
+    Scale,
+    SparseRows,
+    TokenEmbeddings,
+    weighted_sums,
+)
+from xcbench.shortlist import BeamPredictor, BeamShortlister, Game, GameMode
+from xcbench.train import (
+    Candidates,
+    CascadePredictor,
+    FixedEncoder,
+    NeighbourText,
+    Points,
+    RankAll,
+    RankShortlist,
+    Schedule,
+    Training,
+    all_classifiers,
+    halving_after,
+    learnable,
+    log_odds,
+    train,
+)
+
+Floats = npt.NDArray[np.float32]
+Longs = npt.NDArray[np.int64]
+
+FREQUENCY_BINS = 5
+
+
+@dataclass(frozen=True)
+class GraphConfig:
+    """Section 3.1: G = A^-1/2 G^c B^-1/2, where G^c_lm says how often a walk from label l comes by label m."""
+
+    counts: Literal["walk", "cooccurrence"] = "walk"
+    walk_length: int = 400
+    restart: float = 0.8
+    head_threshold: int = 500
+    """Labels with more training points than this have no edges, and are clustered among themselves."""
+    top: int = 10
+    """How many neighbours a label keeps beside itself."""
+    farthest: float = 1.0
+    """From Module II on, neighbours whose text is farther than this cosine distance are forgotten."""
+    normalisation: Literal["two-sided", "perron"] = "two-sided"
+
+
+@dataclass(frozen=True)
+class ClassifierConfig:
+    """Section 3.2: w_l = sum_j alpha_lj z^j_l, components mixed by attention."""
+
+    text: bool = True
+    """LTE, z1 = E_L(E z_l)."""
+    hops: int = 1
+    """GALE, z2 = E_G(G E z)_l, and so on for higher powers of G, each with a block of its own."""
+    layer: Literal["gale", "gcn", "lightgcn"] = "gale"
+    refinement: bool = True
+    """z3, one free vector a label, or a cluster in Module II."""
+    start: Literal["graph", "text"] = "graph"
+    """Where z3 starts: at (G E z)_l, or at E z_l."""
+    mixture: Literal["attention", "sum"] = "attention"
+    prior_bias: bool = True
+    """A free bias a label that starts at the log odds of a pair being true. The paper has no biases."""
+
+
+@dataclass(frozen=True)
+class ModuleConfig:
+    """How Module I, II or IV is trained."""
+
+    dropout: float
+    training: Training
+
+
+def _module(epochs: int, least_steps: int) -> ModuleConfig:
+    schedule = Schedule("linear", warmup=0.1)
+    return ModuleConfig(0.5, Training(0.01, batch_size=256, epochs=epochs, least_steps=least_steps, schedule=schedule))
+
+
+@dataclass(frozen=True)
+class EclareConfig:
+    """Where a default is not the paper's, docs/eclare.md says how it was chosen; the presets are the paper's own."""
+
+    dim: int = 300
+    clusters: int | None = None
+    """K, cut to the number of labels; by default the power of two nearest to three labels a cluster."""
+    cluster_factor: float = 1.0
+    """Multiplies K."""
+    clusters_by: Literal["graph", "points", "chance"] = "graph"
+    """Centroids G c, centroids c, or nothing at all."""
+    beam: int | None = None
+    """B, in clusters; by default as many as hold `shortlist_length` labels."""
+    shortlist_length: int = 150
+    negatives: Literal["shortlist", "pagerank"] = "shortlist"
+    """Module IV's candidates: from Module II, or by PageRank from a point's true labels."""
+    expand: bool = True
+    """Whether the neighbours of a training point's candidates are candidates too."""
+    game: GameMode = "code"
+    """GAME's form, for clusters and for labels: the authors' code's, the paper's, or none."""
+    reduction: Literal["mean", "batch"] = "batch"
+    graph: GraphConfig = field(default_factory=GraphConfig)
+    classifier: ClassifierConfig = field(default_factory=ClassifierConfig)
+    surrogate: ModuleConfig = field(default_factory=lambda: _module(10, 300))
+    shortlister: ModuleConfig = field(default_factory=lambda: _module(10, 300))
+    extreme: ModuleConfig = field(default_factory=lambda: _module(10, 300))
+
+    def __post_init__(self) -> None:
+        if any(size is not None and size < 1 for size in (self.dim, self.clusters, self.beam, self.shortlist_length)):
+            raise ValueError("dim, clusters, beam and shortlist_length are at least 1")
+        if not self.cluster_factor > 0:
+            raise ValueError(f"cluster_factor is greater than 0, got {self.cluster_factor}")
+        if self.classifier.hops < 1:
+            raise ValueError(f"classifier.hops is at least 1, got {self.classifier.hops}")
+
+
+def _paper(dim: int, clusters: int, beam: int, first_lr: float, lr: float) -> Patch:
+    """The settings of the official configs."""
+    own = {"dim": dim, "clusters": clusters, "beam": beam, "reduction": "mean", "classifier.prior_bias": False}
+    for name, rate, epochs in (("surrogate", first_lr, 20), ("shortlister", lr, 10), ("extreme", lr, 10)):
+        halving = {"kind": "halving", "at": halving_after(epochs // 2, epochs).at}
+        training = {"lr": rate, "batch_size": 255, "epochs": epochs, "least_steps": 0, "schedule": halving}
+        own |= {f"{name}.dropout": 0.2, f"{name}.training": training}
+    return own
+
+
+class LabelClassifiers(nn.Module):
+    """w_l = sum_j alpha_lj z^j_l with z1 = E_L(E z_l), z2 = E_G((G E z)_l) and a free z3_l."""
+
+    def __init__(
+        self, text: NeighbourText | None, blocks: Sequence[nn.Module], z3: LabelBank | None, bias: LabelBank | None,
+        attention: ComponentAttention | None,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.text, self.blocks, self.z3, self.bias, self.attention = text, nn.ModuleList(blocks), z3, bias, attention
+
+    def components(self, labels: Longs | None) -> list[Tensor]:
+        r = [] if self.text is None else self.text(labels)
+        z = [block(r_k) for block, r_k in zip(self.blocks, r, strict=True)]
+        return z if self.z3 is None else [*z, self.z3(labels)]
+
+    def forward(self, labels: Longs | None) -> tuple[Tensor, Tensor | None]:
+        z = self.components(labels)
+        w = sum(z[1:], z[0]) if self.attention is None else self.attention(*z)
+        return w, None if self.bias is None else self.bias(labels)
+
+    def names(self) -> list[str]:
+        orders = () if self.text is None else self.text.orders
+        of_text = ["LTE" if k == 0 else "GALE" if k == 1 else f"GALE, {k} hops" for k in orders]
+        return of_text if self.z3 is None else [*of_text, "refinement"]
+
+    @torch.no_grad()
+    def strengths(self) -> Floats:
+        """[L, c]: how much of each classifier a component makes up, its weight times its length."""
+        z = self.eval().components(None)
+        lengths = torch.stack([torch.linalg.vector_norm(part, dim=1) for part in z], 1)
+        return (lengths if self.attention is None else lengths * self.attention.weights(*z)).numpy()
+
+
+@register_method("eclare")
+class Eclare(Method[EclareConfig]):
+    """ECLARE: a label graph in clusters, classifiers, negatives and predictions"""
+
+    config_type = EclareConfig
+    predictor_type = CascadePredictor
+    citation = "Mittal, Sachdeva, Agrawal, Agarwal, Kar, Varma: ECLARE, WWW 2021"
+    ablations: ClassVar[Mapping[str, Ablation]] = {
+        "gcn": Ablation("ECLARE-GCN", {"classifier.layer": "gcn"}),
+        "lightgcn": Ablation("ECLARE-LightGCN", {"classifier.layer": "lightgcn"}),
+        "cooc": Ablation("ECLARE-Cooc", {"graph.counts": "cooccurrence"}),
+        "pn": Ablation("ECLARE-PN", {"graph.normalisation": "perron"}),
+        "ppr": Ablation("ECLARE-PPR", {"negatives": "pagerank"}),
+        "nograph": Ablation(
+            "ECLARE-NoGraph", {"clusters_by": "points", "classifier.start": "text", "expand": False, "game": "off"}
+        ),
+        "nolte": Ablation("ECLARE-NoLTE", {"classifier.text": False}),
+        "norefine": Ablation("ECLARE-NoRefine", {"classifier.refinement": False}),
+        "sum": Ablation("ECLARE-SUM", {"classifier.mixture": "sum"}),
+        "k2": Ablation("ECLARE-k=2", {"classifier.hops": 2}),
+        "8k": Ablation("ECLARE-8K", {"cluster_factor": 0.25}),
+        "4x": Ablation("ECLARE with four times the clusters", {"cluster_factor": 4.0}),
+        "nogame": Ablation("ECLARE without GAME", {"game": "off"}),
+        "papergame": Ablation("ECLARE with the paper's GAME", {"game": "paper"}),
+        "plainclusters": Ablation("ECLARE, clusters without the graph", {"clusters_by": "points"}),
+        "randomclusters": Ablation("ECLARE, clusters by chance", {"clusters_by": "chance"}),
+    }
+    presets: ClassVar[Mapping[str, Patch]] = {
+        "LF-AmazonTitles-131K": _paper(300, 2**15, 50, 0.005, 0.004),
+        "LF-WikiSeeAlsoTitles-320K": _paper(300, 2**17, 30, 0.01, 0.008),
+        "LF-WikiTitles-500K": _paper(512, 2**17, 20, 0.01, 0.005),
+        "LF-AmazonTitles-1.3M": _paper(512, 2**17, 50, 0.005, 0.004),
+    }
+
+    def fit(self, data: Dataset, run: Run) -> CascadePredictor:
+        stages = self.stages(data, run)
+        surrogate, shortlister, extreme = (stages[name] for name in ("surrogate", "shortlister", "extreme"))
+        run.report("LMI", shortlister["LMI"])
+        run.report("component_weight", _by_frequency(extreme["strengths"], extreme["components"], data.label_frequency))
+        found = self._beam(shortlister)
+        game = Game(self._normalised(shortlister["graph"]), found.beam, self.config.game)
+        E = surrogate["E"]
+        first, second = (FixedEncoder(**stage["encoder"], E=E) for stage in (shortlister, extreme))
+        return CascadePredictor(first, second, BeamPredictor.of(found, extreme["W"], extreme["bias"], game))
+
+    def stages(self, data: Dataset, run: Run) -> Mapping[str, Stage]:
+        c, clean = self.config, run.unaugmented
+        if data.Z is None:
+            run.log(f"dataset {data.name!r} has no label text: every classifier is a free vector")
+        seen = (data,) if clean is data else (data, clean)
+        counting = {key: value for key, value in vars(c.graph).items() if key not in ("farthest", "normalisation")}
+        made = {"size": (c.dim, c.clusters, c.cluster_factor), "by": c.clusters_by, "reduction": c.reduction}
+        made["normalisation"] = c.graph.normalisation
+        learnt = {key: value for key, value in vars(c.classifier).items() if key not in ("refinement", "start")}
+        graph = run.stage(
+            "graph", lambda work: {"graph": self._counts(clean, work.seed)}, data=clean, config=counting, shared=True
+        )
+        surrogate = run.stage(
+            "surrogate", lambda work: self._surrogate(data, clean, graph, work), data=seen,
+            config={**made, "classifier": learnt, "module": c.surrogate}, after=[graph], shared=True,
+        )  # fmt: skip
+        shortlister = run.stage(
+            "shortlister", lambda work: self._shortlister(data, clean, surrogate, work), data=seen,
+            config={**made, "graph": c.graph, "classifier": c.classifier, "module": c.shortlister}, after=[surrogate],
+        )  # fmt: skip
+        listed = {"beam": (c.beam, c.shortlist_length), "game": c.game, "negatives": c.negatives, "expand": c.expand}
+        extreme = run.stage(
+            "extreme", lambda work: self._extreme(data, surrogate, shortlister, work), data=data,
+            config={**listed, "top": c.graph.top, "classifier": c.classifier, "module": c.extreme},
+            after=[surrogate, shortlister],
+        )  # fmt: skip
+        return {"graph": graph, "surrogate": surrogate, "shortlister": shortlister, "extreme": extreme}
+
+    def _surrogate(self, data: Dataset, clean: Dataset, graph: Stage, work: StageWork) -> dict[str, Any]:
+        """Module I: E, learnt on the task of finding clusters of labels by their text and their neighbours' text."""
+        c, points = self.config, learnable(data.train)
+        E, G = TokenEmbeddings(data.feature_count, c.dim), self._normalised(graph["graph"])
+        along = G if c.clusters_by == "graph" else None
+        clustering = self._clusters(sparse_centroids(clean.train.Y, clean.train.X, graph=along), clean, work.seed)
+        targets = meta_targets(points.Y, clustering)
+        labels = self._meta_labels(E, data, clustering, graph["graph"], c.surrogate.dropout, targets, surrogate=True)
+        task = RankAll(DocumentEncoder(ResidualBlock(c.dim, c.surrogate.dropout), E), labels, c.reduction)
+        train(task, Points(points.X, targets), c.surrogate.training, work, "surrogate")
+        return {"E": E.weight.detach().cpu().numpy()}
+
+    def _shortlister(self, data: Dataset, clean: Dataset, surrogate: Stage, work: StageWork) -> dict[str, Any]:
+        """Module II: clusters of labels that are near for E, and classifiers that find them. E is frozen from here."""
+        c, points = self.config, learnable(data.train)
+        E = TokenEmbeddings.of(surrogate["E"])
+        counts = self._counts(clean, work.seed, None if data.Z is None else E.embed(SparseRows.of(data.Z)).numpy())
+        Ex = unit_rows(E.embed(SparseRows.of(clean.train.X)).numpy())
+        along = self._normalised(counts) if c.clusters_by == "graph" else None
+        clustering = self._clusters(dense_centroids(clean.train.Y, Ex, along), clean, work.seed)
+        targets = meta_targets(points.Y, clustering)
+        labels = self._meta_labels(E, data, clustering, counts, c.shortlister.dropout, targets)
+        block = ResidualBlock(c.dim, c.shortlister.dropout)
+        task = RankAll(DocumentEncoder(block), labels, c.reduction)
+        train(task, Points(E.embed(SparseRows.of(points.X)), targets), c.shortlister.training, work, "shortlister")
+        H, bias = all_classifiers(task, clustering.K)
+        return {
+            "H": H, "bias": bias, "encoder": _folded(block), "graph": counts,
+            "cluster_of": clustering.cluster_of, "LMI": information_lost(clean.train.Y, clustering),
+        }  # fmt: skip
+
+    def _extreme(self, data: Dataset, surrogate: Stage, shortlister: Stage, work: StageWork) -> dict[str, Any]:
+        """Modules III and IV: classifiers that start at their neighbours' text, trained on shortlists."""
+        c, points = self.config, learnable(data.train)
+        E, G = TokenEmbeddings.of(surrogate["E"]), self._normalised(shortlister["graph"])
+        Ex = E.embed(SparseRows.of(points.X))
+        listed = self._candidates(Ex, points.Y, shortlister, G)
+        batches = Points(Ex, points.Y, listed)
+        labels = self._labels(E, data.Z, G, c.extreme.dropout, _share_of_candidates(batches))
+        block = ResidualBlock(c.dim, c.extreme.dropout)
+        task = RankShortlist(DocumentEncoder(block), labels, c.reduction)
+        train(task, batches, c.extreme.training, work, "extreme")
+        W, bias = all_classifiers(task, data.label_count)
+        return {
+            "W": W,
+            "bias": bias,
+            "encoder": _folded(block),
+            "strengths": labels.strengths(),
+            "components": labels.names(),
+        }
+
+    def _counts(self, data: Dataset, seed: int, vectors: Floats | None = None) -> sp.csr_array:
+        """G^c; with the labels' vectors, without neighbours whose text is far away."""
+        g = self.config.graph
+        if g.counts == "cooccurrence":
+            counts = cooccurrence(data.train.Y, g.head_threshold, g.top)
+            return counts if vectors is None else prune_by_cosine(counts, vectors, g.farthest)
+        return random_walk_graph(
+            data.train.Y, g.walk_length, g.restart, g.head_threshold, g.top, seed, vectors, g.farthest
+        )
+
+    def _normalised(self, counts: sp.csr_array) -> sp.csr_array:
+        return two_sided(counts) if self.config.graph.normalisation == "two-sided" else perron(counts)
+
+    def _clusters(self, centroids: sp.csr_array | Floats, data: Dataset, seed: int) -> Clustering:
+        """Balanced 2-means; head labels by themselves."""
+        K = self.config.clusters or cluster_count(data.label_count)
+        K = max(1, min(data.label_count, round(K * self.config.cluster_factor)))
+        if self.config.clusters_by == "chance":
+            return random_clusters(data.label_count, K, seed)
+        return balanced_clusters(centroids, K, data.label_frequency > self.config.graph.head_threshold, seed)
+
+    def _meta_labels(
+        self, E: TokenEmbeddings, data: Dataset, clustering: Clustering, counts: sp.csr_array, dropout: float,
+        targets: sp.csr_array, surrogate: bool = False,
+    ) -> LabelClassifiers:  # fmt: skip
+        """Clusters as labels, with the text of all their members and the edges between these."""
+        U = None if data.Z is None else meta_text(data.Z, clustering)
+        G = self._normalised(cluster_graph(counts, clustering, self.config.graph.top))
+        return self._labels(E, U, G, dropout, targets.nnz / max(1, np.prod(targets.shape)), surrogate)
+
+    def _labels(
+        self, E: TokenEmbeddings, Z: sp.csr_array | None, G: sp.csr_array, dropout: float, share: float,
+        surrogate: bool = False,
+    ) -> LabelClassifiers:  # fmt: skip
+        """Classifiers of the labels with text Z and graph G, of which a share of all pairs is true."""
+        c, D = self.config.classifier, self.config.dim
+        free = Z is None or (c.refinement and not surrogate)
+        orders = () if Z is None else range(0 if c.text else 1, c.hops + 1)
+        text = None if Z is None else NeighbourText(E, Z, G, orders, frozen=not surrogate)
+        z3 = LabelBank(G.shape[0], D, self._start(E, Z, G)) if free else None
+        attention = ComponentAttention(len(orders) + free, D, dropout) if c.mixture == "attention" else None
+        bias = LabelBank(G.shape[0], start=torch.full((G.shape[0],), log_odds(share))) if c.prior_bias else None
+        return LabelClassifiers(text, [self._block(k, dropout) for k in orders], z3, bias, attention)
+
+    def _block(self, order: int, dropout: float) -> nn.Module:
+        """E_L (order 0) or E_G, or what takes its place."""
+        if self.config.classifier.layer == "lightgcn":
+            return Scale(self.config.dim)
+        if self.config.classifier.layer == "gcn" and order:
+            return GraphConvolution(self.config.dim)
+        return ResidualBlock(self.config.dim, dropout)
+
+    def _start(self, E: TokenEmbeddings, Z: sp.csr_array | None, G: sp.csr_array) -> Tensor:
+        """Module III."""
+        if Z is None:
+            return torch.empty(G.shape[0], self.config.dim).uniform_(-1, 1) / self.config.dim**0.5
+        Ez = E.embed(SparseRows.of(Z))
+        return Ez if self.config.classifier.start == "text" else weighted_sums(SparseRows.of(G), Ez)
+
+    def _beam(self, shortlister: Stage) -> BeamShortlister:
+        """Module II's clusters behind GAME."""
+        c, H = self.config, shortlister["H"]
+        clustering = Clustering.of(shortlister["cluster_of"], len(H))
+        beam = min(len(H), c.beam or -(-c.shortlist_length * len(H) // len(clustering.cluster_of)))
+        G = self._normalised(cluster_graph(shortlister["graph"], clustering, c.graph.top))
+        return BeamShortlister.of(H, clustering, beam, shortlister["bias"], Game(G, beam, c.game))
+
+    def _candidates(self, Ex: Tensor, Y: sp.csr_array, shortlister: Stage, G: sp.csr_array) -> Candidates:
+        """What each training point is held against in Module IV."""
+        if self.config.negatives == "pagerank":
+            near = personalised_pagerank(G, Y, top=min(self.config.shortlist_length, G.shape[0]))
+            return Candidates.of_labels(TopK.from_csr(near).indices, G.shape[0])
+        found = self._beam(shortlister)
+        members = found.clustering.to_csr().T.tocsr()
+        x = FixedEncoder(**shortlister["encoder"], E=np.empty((0, 0), np.float32)).of_embedded(Ex)
+        return Candidates(
+            found.clusters(x).indices, SparseRows.of((members @ G if self.config.expand else members).tocsr())
+        )
+
+
+def _share_of_candidates(points: Points) -> float:
+    """Which share of the candidates is true."""
+    listed = points.cut(np.arange(min(len(points), 1000))).shortlists
+    assert listed is not None
+    return float(listed.entries.values.mean()) if len(listed.entries.values) else 0.0
+
+
+def _folded(block: ResidualBlock) -> dict[str, Floats]:
+    block.eval()
+    return {name: part.detach().cpu().numpy() for name, part in zip(("W", "b", "skip"), block.folded(), strict=True)}
+
+
+def _by_frequency(strengths: Floats, names: Sequence[str], frequency: Longs) -> dict[str, Any]:
+    """Figure 9: the mean strength of each component among labels of like frequency."""
+    bins = frequency_bins(frequency, FREQUENCY_BINS)
+    groups = [np.flatnonzero(bins == number) for number in range(FREQUENCY_BINS)]
+    groups = [group for group in groups if len(group)]
+    means = np.stack([strengths[group].mean(axis=0) for group in groups], axis=1)
+    lines = {name: line.tolist() for name, line in zip(names, means, strict=True)}
+    return {"x": [float(frequency[group].mean()) for group in groups], "y": lines}
