@@ -1,0 +1,29 @@
+"""A saved shortlister back, whichever kind it is."""
+
+import json
+from pathlib import Path
+
+from xcbench.errors import DataError, unknown_name
+from xcbench.shortlist.beam import BeamShortlister
+from xcbench.shortlist.contract import Shortlister
+from xcbench.shortlist.exact import ExactShortlister
+from xcbench.shortlist.hnsw import HNSWShortlister
+from xcbench.shortlist.tree import TreeShortlister
+
+
+def load_shortlister(folder: Path) -> Shortlister:
+    """What `save` wrote to the folder."""
+    try:
+        kind = json.loads((folder / "shortlister.json").read_text("utf-8"))["kind"]
+    except (OSError, ValueError, KeyError, TypeError):
+        raise DataError("expected a saved shortlister", folder) from None
+    match kind:
+        case "exact":
+            return ExactShortlister.load(folder)
+        case "beam":
+            return BeamShortlister.load(folder)
+        case "hnsw":
+            return HNSWShortlister.load(folder)
+        case "tree":
+            return TreeShortlister.load(folder)
+    raise unknown_name("kind of shortlister", str(kind), ["beam", "exact", "hnsw", "tree"])
