@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 
 SCRIPT = """
     import os, pathlib, signal, sys
-    verb, place = sys.argv[1:]
+    _, verb, place = sys.argv[1:]
     tries = len(list(pathlib.Path(place).iterdir()))
     pathlib.Path(place, str(tries)).touch()
     if verb == "unlucky" and tries == 0 or verb == "cursed":

@@ -252,7 +252,7 @@ def test_interrupting_a_table_keeps_what_has_finished(tmp_path, shelf):
     note = tmp_path / "pid"
     rows = [scripted("fine", right=0.5), scripted("endless", end="never", note=str(note))]
     path = write(tmp_path / "mine.yaml", rows)
-    program = [sys.executable, "-m", "xcbench.bench.worker", "table", path, "--dataset", shelf.source]
+    program = [sys.executable, "-m", "xcbench.cli.worker", str(os.getpid()), "table", path, "--dataset", shelf.source]
     process = subprocess.Popen([*program, "--store", str(shelf.store.folder)], stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 60
     while not (note.exists() and note.read_text()) and time.monotonic() < deadline:

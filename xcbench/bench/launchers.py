@@ -20,10 +20,9 @@ from dataclasses import dataclass
 from typing import IO, Protocol
 
 from xcbench import threads
-from xcbench.bench.worker import PARENT_VARIABLE
 from xcbench.errors import InputError, unknown_name
 
-PROGRAM = (sys.executable, "-m", "xcbench.bench.worker")
+PROGRAM = (sys.executable, "-m", "xcbench.cli.worker")
 _POLL_SECONDS = 0.05
 _GRACE_SECONDS = 5.0
 _THREAD_VARIABLES = ("XCBENCH_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
@@ -108,9 +107,8 @@ class Child:
         # It lives as long as the child, so no `with`.
         self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
         environment = {**os.environ, **dict.fromkeys(_THREAD_VARIABLES, str(thread_count))}
-        environment[PARENT_VARIABLE] = str(os.getpid())
         self._process = subprocess.Popen(
-            [*PROGRAM, *job.arguments],
+            [*PROGRAM, str(os.getpid()), *job.arguments],
             stdin=subprocess.DEVNULL,
             stdout=self._log,
             stderr=subprocess.STDOUT,

@@ -1,4 +1,4 @@
-"""The process in which a launcher runs one command: `python -m xcbench.bench.worker run --method ...`.
+"""The process in which a launcher runs one command: `python -m xcbench.cli.worker PARENT run --method ...`.
 
 It dies with the process that started it, even when that one is killed without a chance to say so.
 """
@@ -9,22 +9,20 @@ import os
 import signal
 import sys
 
-PARENT_VARIABLE = "XCBENCH_LAUNCHER"
 
-
-def die_with_parent() -> None:
-    """Ask the kernel (Linux only) for SIGTERM when the launcher ends."""
+def die_with(parent: int) -> None:
+    """Ask the kernel (Linux only) for SIGTERM when the parent ends."""
     if not sys.platform.startswith("linux"):
         return
     set_parent_death_signal = 1
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGTERM)
-    if os.environ.get(PARENT_VARIABLE, str(os.getppid())) != str(os.getppid()):  # it ended before we asked
+    if os.getppid() != parent:  # it ended before we asked
         sys.exit(1)
 
 
 if __name__ == "__main__":
-    die_with_parent()
+    die_with(int(sys.argv[1]))
     from xcbench.cli import main
 
-    main(sys.argv[1:])
+    main(sys.argv[2:])
