@@ -6,6 +6,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from safetensors.numpy import save_file
 
 from tests.shortlist.reference import assert_same, best
 from xcbench.errors import InputError
@@ -107,4 +108,10 @@ def test_a_folder_that_holds_no_shortlister(tmp_path):
         load_shortlister(tmp_path)
     (tmp_path / "shortlister.json").write_text('{"kind": "exakt"}')
     with pytest.raises(InputError, match="did you mean exact"):
+        load_shortlister(tmp_path)
+    (tmp_path / "shortlister.json").write_text('{"kind": "exact"}')
+    with pytest.raises(InputError, match="cannot be read as a saved shortlister"):
+        load_shortlister(tmp_path)
+    save_file({"V": np.zeros(1)}, tmp_path / "arrays.safetensors")
+    with pytest.raises(InputError, match="expected 'W', found V"):
         load_shortlister(tmp_path)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, Union
 
 import numpy as np
 import numpy.typing as npt
-import safetensors.numpy
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save_file
 
 from xcbench.data import TopK
 from xcbench.errors import DataError, InputError
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Floats: TypeAlias = npt.NDArray[np.float32]
-Vectors: TypeAlias = "Floats | Tensor"
+Vectors: TypeAlias = Union[Floats, "Tensor"]  # torch need not be loaded for it
 
 
 class Shortlister(Protocol):
@@ -53,19 +54,27 @@ def as_bias(bias: Vectors | None, count: int) -> Floats:
 def save_parts(folder: Path, kind: str, settings: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> None:
     """Settings as JSON, arrays as safetensors, in a folder that appears whole or not at all."""
     with atomic_folder(folder) as part:
-        safetensors.numpy.save_file(
-            {k: np.ascontiguousarray(a) for k, a in arrays.items()}, part / "arrays.safetensors"
-        )
+        save_file({k: np.ascontiguousarray(a) for k, a in arrays.items()}, part / "arrays.safetensors")
         (part / "shortlister.json").write_text(json.dumps({"kind": kind, **settings}, indent=2) + "\n", "utf-8")
+
+
+class Saved(dict[str, Any]):
+    """What was read from a folder; to ask for what is not there is the folder's fault."""
+
+    def __init__(self, values: Mapping[str, Any], path: Path) -> None:
+        super().__init__(values)
+        self.path = path
+
+    def __missing__(self, name: str) -> Any:
+        raise DataError(f"expected {name!r}, found {', '.join(sorted(self)) or 'nothing'}", self.path)
 
 
 def load_parts(folder: Path, kind: str) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
     """What `save_parts` wrote."""
-    path = folder / "shortlister.json"
+    path, values = folder / "shortlister.json", folder / "arrays.safetensors"
     try:
-        settings: dict[str, Any] = json.loads(path.read_text("utf-8"))
-        arrays = safetensors.numpy.load_file(folder / "arrays.safetensors")
-    except (OSError, ValueError, safetensors.SafetensorError) as error:
+        settings, arrays = Saved(json.loads(path.read_text("utf-8")), path), Saved(load_file(values), values)
+    except (OSError, ValueError, TypeError, SafetensorError) as error:
         raise DataError(f"cannot be read as a saved shortlister: {error}", folder) from None
     if (found := settings.pop("kind", None)) != kind:
         raise DataError(f"expected a shortlister of kind {kind!r}, got {found!r}", path)

@@ -14,6 +14,7 @@ from numba import njit
 
 from xcbench.data import TopK
 from xcbench.errors import InputError
+from xcbench.files import atomic_folder
 from xcbench.labels.matrices import dot
 from xcbench.shortlist.beam import BeamShortlister, most_members
 from xcbench.shortlist.blocks import MemoryNeed, search_memory, topk_in_blocks
@@ -81,12 +82,13 @@ class BeamPredictor:
 
     def save(self, folder: Path) -> None:
         settings, arrays = game_parts(self.game)
-        save_parts(folder, "beam-predictor", {"game": settings}, arrays | {"W": self.W, "bias": self.bias})
-        self.shortlister.save(folder / "clusters")
+        with atomic_folder(folder) as part:
+            save_parts(part / "labels", "beam-predictor", {"game": settings}, arrays | {"W": self.W, "bias": self.bias})
+            self.shortlister.save(part / "clusters")
 
     @classmethod
     def load(cls, folder: Path) -> BeamPredictor:
-        settings, arrays = load_parts(folder, "beam-predictor")
+        settings, arrays = load_parts(folder / "labels", "beam-predictor")
         shortlister = BeamShortlister.load(folder / "clusters")
         return cls(shortlister, arrays["W"], arrays["bias"], game_from(settings["game"], arrays))
 
