@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import cyclopts
 
 from xcbench import __version__
-from xcbench.cli import cache, check, compare, data, evaluate, listing, predict, run, table
+from xcbench.cli import cache, check, compare, data, evaluate, graph, listing, predict, run, table
 from xcbench.errors import XCBenchError
 
 app = cyclopts.App(
@@ -25,6 +25,7 @@ app.command(predict.predict)
 app.command(evaluate.evaluate)
 app.command(compare.compare)
 app.command(check.check)
+app.command(graph.graph)
 app.command(cache.app)
 app.command(table.table)
 app.command(table.claims)
