@@ -17,7 +17,8 @@ MAY_IMPORT = {
     "nn": set(),
     "train": {"data", "nn", "shortlist"},
     "evaluate": {"data"},
-    "bench": {"data", "labels", "shortlist", "nn", "train", "evaluate"},
+    # The folder of methods, as a place to look through; that no method is named is tested below.
+    "bench": {"data", "labels", "shortlist", "nn", "train", "evaluate", "methods"},
     "cli": {"data", "labels", "shortlist", "nn", "train", "evaluate", "bench"},
 }
 
