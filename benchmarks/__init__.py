@@ -3,3 +3,5 @@
 `python -m benchmarks [NAME ...]` runs the modules of this folder and prints what they measured; each module has a
 function `measure` that yields `Figure`s.
 """
+
+import xcbench  # noqa: F401  # before torch and numba, whose threads it tames

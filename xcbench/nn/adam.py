@@ -14,12 +14,11 @@ from collections.abc import Mapping
 
 import numpy as np
 import torch
-from numba import njit
 from torch import Tensor, nn
 from torch.optim.adam import adam
 
 from xcbench.nn.dropout import fusable
-from xcbench.nn.parallel import Floats, Longs, share_rows
+from xcbench.nn.parallel import Floats, Longs, kernel, share_rows
 from xcbench.nn.tables import TokenEmbeddings
 
 
@@ -118,7 +117,7 @@ def _unique_rows(grad: Tensor) -> tuple[Tensor, Tensor]:
     return grad._indices()[0], grad._values()
 
 
-@njit(cache=True, nogil=True, fastmath={"contract"})
+@kernel
 def _adam_rows(
     first: int, last: int, p: Floats, m: Floats, v: Floats, grad: Floats, rows: Longs, grad_by_row: bool,
     b1: np.float32, b1_rest: np.float32, b2: np.float32, b2_rest: np.float32, rate: np.float32, root: np.float32,

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from xcbench.nn.blocks import SpectralWeight
 from xcbench.nn.dropout import fusable, keep_mask, kept, next_key, row_word, threshold_of
-from xcbench.nn.parallel import Floats, share_rows
+from xcbench.nn.parallel import Floats, kernel, share_rows
 from xcbench.nn.residual import ROWS_PER_SUM
 
 Noise: TypeAlias = tuple[np.uint64, np.uint32, np.float32]
@@ -110,7 +110,7 @@ def _dot(a: Floats, b: Floats) -> np.float32:
     return total  # type: ignore[no-any-return]
 
 
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"})
+@kernel
 def _attend(
     first: int, last: int, S: tuple[Floats, ...], M: Floats, offset: Floats, noise: Noise, alpha: Floats, w: Floats
 ) -> None:
@@ -134,7 +134,7 @@ def _attend(
                     w[i, d] += weight * row[d]
 
 
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"})
+@kernel
 def _attend_backward(
     first: int, last: int, S: tuple[Floats, ...], M: Floats, alpha: Floats, dw: Floats, noise: Noise,
     dS: tuple[Floats, ...], dM: Floats, doffset: Floats,

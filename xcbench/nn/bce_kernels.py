@@ -7,10 +7,7 @@ from numba import njit
 from numba.core import types
 from numba.extending import intrinsic
 
-from xcbench.nn.parallel import Doubles, Floats, Ints, Longs
-
-# Sums may be reordered and fused, so that loops vectorise; nan and inf keep their meaning.
-FAST = {"reassoc", "contract", "arcp", "nsz"}
+from xcbench.nn.parallel import Doubles, Floats, Ints, Longs, kernel
 
 
 def _bitcast(typing_context: Any, bits: Any) -> tuple[Any, Any]:
@@ -47,7 +44,7 @@ def sigmoid_and_softplus(s: np.float32) -> tuple[np.float32, np.float32]:
     return sigmoid + (s - s), max(s, np.float32(0)) + log1p + (s - s)
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@kernel
 def bce_of_all(
     begin: int, end: int, s: Floats, first: int, starts: Longs, columns: Ints, values: Floats, scale: np.float32,
     losses: Doubles,
@@ -69,7 +66,7 @@ def bce_of_all(
         losses[i] += loss + total
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@kernel
 def bce_of_listed(
     begin: int, end: int, s: Floats, first: int, starts: Longs, columns: Ints, values: Floats, scale: np.float32,
     losses: Doubles,
@@ -92,7 +89,7 @@ def bce_of_listed(
         losses[i] += loss
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@kernel
 def bce_of_pairs(
     begin: int, end: int, x: Floats, T: Floats, x2: Floats, T2: Floats, bias: Floats, starts: Longs, columns: Ints,
     values: Floats, scale: np.float32, losses: Doubles, gradients: Floats, dx: Floats, dx2: Floats,
@@ -120,7 +117,7 @@ def bce_of_pairs(
         losses[i] = loss
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@kernel
 def gradients_of_labels(
     begin: int, end: int, labels: Ints, starts: Longs, rows: Ints, entries: Longs, gradients: Floats, x: Floats,
     x2: Floats, dT: Floats, dT2: Floats, dbias: Floats,

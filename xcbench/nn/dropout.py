@@ -13,7 +13,7 @@ import torch
 from numba import njit
 from torch import Tensor
 
-from xcbench.nn.parallel import Floats, share_rows
+from xcbench.nn.parallel import Floats, kernel, share_rows
 
 _WORD = (1 << 64) - 1
 _STEP = 0x9E3779B97F4A7C15
@@ -125,7 +125,7 @@ def kept(word: np.uint32, column: int, threshold: np.uint32) -> bool:
     return np.uint32(h ^ (h >> np.uint32(16))) >= threshold  # type: ignore[no-any-return]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _relu_dropout_rows(
     first: int, last: int, x: Floats, key: np.uint64, first_row: int, threshold: np.uint32, scale: np.float32,
     out: Floats,

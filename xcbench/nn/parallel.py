@@ -11,11 +11,12 @@ import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from numba import njit
 from torch import Tensor
 
 Floats: TypeAlias = npt.NDArray[np.float32]
@@ -23,8 +24,20 @@ Doubles: TypeAlias = npt.NDArray[np.float64]
 Ints: TypeAlias = npt.NDArray[np.int32]
 Longs: TypeAlias = npt.NDArray[np.int64]
 
+Loop = TypeVar("Loop", bound=Callable[..., Any])
+
 SMALL = 1 << 16
 """Up to so many elementary operations one thread is faster than two."""
+
+
+def kernel(loop: Loop) -> Loop:
+    """Compile a loop so that it runs beside others and vectorises.
+
+    Sums may be reordered and fused; nan and inf keep their meaning; a division by zero gives one of them instead of
+    an exception, whose mere possibility would keep a loop from being vectorised.
+    """
+    fast = {"reassoc", "contract", "arcp", "nsz"}
+    return njit(cache=True, nogil=True, error_model="numpy", fastmath=fast)(loop)  # type: ignore[return-value]
 
 
 def share_rows(kernel: Callable[..., None], rows: int, work: int, *args: Any) -> None:

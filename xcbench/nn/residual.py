@@ -11,11 +11,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from numba import njit
 from torch import Tensor
 
 from xcbench.nn.dropout import fusable, kept, next_key, relu_dropout, row_word, threshold_of
-from xcbench.nn.parallel import Floats, share_rows
+from xcbench.nn.parallel import Floats, kernel, share_rows
 
 ROWS_PER_SUM = 256
 """Column sums are taken over blocks of so many rows and then added up: the same sum for any number of threads."""
@@ -93,7 +92,7 @@ class _Split(torch.autograd.Function):
         )  # fmt: skip
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _split(
     first: int, last: int, r: Floats, b: Floats, skip: Floats, gate: Floats, z: Floats, has_z: bool, key: np.uint64,
     first_row: int, threshold: np.uint32, scale: np.float32, P: Floats, rest: Floats,
@@ -109,7 +108,7 @@ def _split(
                 rest[i, j] += gate[j] * z[i, j]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _merge(
     first: int, last: int, dP: Floats, drest: Floats, r: Floats, P: Floats, skip: Floats, gate: Floats, z: Floats,
     scale: np.float32, want_r: bool, want_z: bool, has_z: bool, dr: Floats, dz: Floats, sums: Floats,

@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from numba import njit
 from torch import Tensor, nn
 from torch.nn.functional import embedding_bag
 
 from xcbench.nn.dropout import fusable
-from xcbench.nn.parallel import SMALL, Floats, Ints, Longs, share_ranges
+from xcbench.nn.parallel import SMALL, Floats, Ints, Longs, kernel, share_ranges
 from xcbench.nn.sparse_rows import SparseRows
 
 
@@ -157,7 +156,7 @@ def _scatter(weights: SparseRows, grad: Tensor, into: Tensor, touched: Tensor) -
     share_ranges(_add_to_columns, bounds, *entries, grad.contiguous(), into, touched)
 
 
-@njit(cache=True, nogil=True, fastmath={"contract"})
+@kernel
 def _add_to_columns(
     first: int, last: int, columns: Ints, starts: Longs, rows: Ints, entries: Longs, values: Floats, grad: Floats,
     into: Floats, touched: npt.NDArray[np.bool_],
