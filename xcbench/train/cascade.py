@@ -1,4 +1,4 @@
-"""What a method of two stages leaves behind: a document encoder for each stage, and what predicts from their vectors."""
+"""What a method of two stages leaves behind: an encoder for each of them, and what predicts from their vectors."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from xcbench.data import TopK
 from xcbench.errors import DataError
 from xcbench.files import atomic_file
 from xcbench.nn import GatedBlock, ResidualBlock, SparseRows, weighted_sums
+from xcbench.nn.parallel import Floats
 from xcbench.shortlist.contract import Vectors
 from xcbench.shortlist.prediction import BeamPredictor
 from xcbench.shortlist.rescore import ShortlistPredictor
-from xcbench.train.batches import Floats
 
 POINTS_AT_ONCE = 1 << 15
 """How many points are encoded at a time: two dense rows each, whatever the size of the whole."""
@@ -44,13 +44,6 @@ class FixedEncoder:
     skip: Floats  # [D]
     E: Floats  # [V, D]
 
-    @classmethod
-    @torch.no_grad()
-    def of(cls, block: GatedBlock | ResidualBlock, E: Tensor | Floats) -> FixedEncoder:
-        block.eval()
-        arrays = (torch.as_tensor(t).detach().cpu().numpy().copy() for t in (*block.folded(), E))
-        return cls(*arrays)
-
     def __call__(self, X: sp.csr_array) -> Floats:
         return self.of_embedded(embed(X, self.E))
 
@@ -60,6 +53,12 @@ class FixedEncoder:
         W, b, skip = (torch.from_numpy(part) for part in (self.W, self.b, self.skip))
         x = torch.addcmul(b, skip, r).addmm_(torch.relu(r), W.T).relu_()
         return x.numpy()
+
+
+def folded(block: GatedBlock | ResidualBlock) -> dict[str, Floats]:
+    """W, b and skip of a trained block: all of a `FixedEncoder` but E, which stages may share."""
+    block.eval()
+    return {name: t.detach().cpu().numpy() for name, t in zip(_PARTS[:3], block.folded(), strict=True)}
 
 
 @torch.no_grad()
