@@ -1,0 +1,357 @@
+"""DECAF (Mittal et al., WSDM 2021): classifiers made of label text and a free vector, behind a beam of clusters.
+
+Module I learns token embeddings E on clusters of labels, Module II a shortlister on new clusters, Module III starts the
+label classifiers at their text, Module IV trains them on the shortlists. docs/decaf.md says where this follows the
+paper, where the authors' code, and what small data needs beyond both.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+import torch
+from torch import Tensor, nn
+
+from xcbench.bench import Ablation, Method, Run, Stage, StageWork, register_method
+from xcbench.bench.contract import Patch
+from xcbench.data import Dataset, Split
+from xcbench.data.word_vectors import learn_vectors, read_vectors
+from xcbench.labels.centroids import dense_centroids, sparse_centroids
+from xcbench.labels.clustering import balanced_clusters, cluster_count
+from xcbench.labels.meta_labels import meta_targets, meta_text
+from xcbench.nn import (
+    DocumentEncoder,
+    Factored,
+    GatedBlock,
+    GatedSum,
+    LabelBank,
+    SparseRows,
+    TokenEmbeddings,
+)
+from xcbench.shortlist import (
+    BeamPredictor,
+    BeamShortlister,
+    HNSWShortlister,
+    Shortlister,
+    ShortlistPredictor,
+    TreeShortlister,
+)
+from xcbench.shortlist.packing import pack, unpack
+from xcbench.shortlist.recall import beam_recall
+from xcbench.train import (
+    Candidates,
+    CascadePredictor,
+    FixedEncoder,
+    LabelText,
+    Points,
+    RankAll,
+    RankShortlist,
+    Schedule,
+    Training,
+    all_classifiers,
+    encode,
+    folded,
+    halving_after,
+    learnable,
+    log_odds,
+    train,
+)
+
+Floats = npt.NDArray[np.float32]
+Parts = Literal["text+free", "text", "free"]
+
+RECALL_ON = 10_000
+"""How many training points are asked for the shortlists' recall."""
+
+
+@dataclass(frozen=True)
+class ModuleConfig:
+    """How Module I, II or IV is trained."""
+
+    dropout: float
+    training: Training
+
+
+def _steps(epochs: int, least_steps: int, lr: float) -> Training:
+    schedule = Schedule("linear", warmup=0.1)
+    return Training(lr=lr, batch_size=256, epochs=epochs, least_steps=least_steps, schedule=schedule)
+
+
+@dataclass(frozen=True)
+class DecafConfig:
+    """Where a default is not the paper's, docs/decaf.md says how it was chosen; the presets are the paper's own."""
+
+    dim: int = 300
+    clusters: int | None = None
+    """K, cut to the number of labels; by default the power of two nearest to three labels a cluster."""
+    cluster_factor: float = 1.0
+    """Multiplies K."""
+    beam: int | None = None
+    """B, in clusters; by default as many as hold `shortlist_length` labels."""
+    shortlist_length: int = 300
+    shortlist: Literal["clusters", "hnsw", "parabel"] = "clusters"
+    force_positives: bool = False
+    """Whether true labels that a training point's shortlist misses join it."""
+    embeddings: Literal["surrogate", "pretrained"] = "surrogate"
+    """Where E comes from: Module I, or text alone (then E stays fixed)."""
+    vectors: str | None = None
+    """A file of pre-trained vectors (npy, a row per feature); without one they are learnt on the training text."""
+    freeze: bool = False
+    """Keep E fixed in Modules II and IV."""
+    classifier: Parts = "text+free"
+    """What the classifiers of Modules II and IV are made of: z1 (text), z2 (free), or both."""
+    free_start: Literal["text", "random"] = "text"
+    reduction: Literal["mean", "batch"] = "batch"
+    prior_bias: bool = True
+    """Start biases at the log odds of a pair being true, and have them in Module I too; else at 0, and none there."""
+    surrogate: ModuleConfig = field(default_factory=lambda: ModuleConfig(0.5, _steps(10, 300, 0.01)))
+    shortlister: ModuleConfig = field(default_factory=lambda: ModuleConfig(0.5, _steps(10, 300, 0.01)))
+    extreme: ModuleConfig = field(default_factory=lambda: ModuleConfig(0.5, _steps(10, 300, 0.01)))
+
+    def __post_init__(self) -> None:
+        if self.dim < 1 or self.shortlist_length < 1 or min(self.beam or 1, self.clusters or 1) < 1:
+            raise ValueError("dim, beam, clusters and shortlist_length are at least 1")
+        if not self.cluster_factor > 0:
+            raise ValueError(f"cluster_factor is greater than 0, got {self.cluster_factor}")
+
+
+def _paper(dim: int, clusters: int, beam: int, lr: float, dropout: float = 0.2) -> Patch:
+    """The authors' settings; Modules II and IV learn at 0.8 times the rate of Module I."""
+    patch: dict[str, Any] = {"dim": dim, "clusters": clusters, "beam": beam, "reduction": "mean", "prior_bias": False}
+    for module, epochs, rate in (("surrogate", 20, lr), ("shortlister", 10, 0.8 * lr), ("extreme", 10, 0.8 * lr)):
+        patch |= {
+            f"{module}.dropout": 0.5 if module == "surrogate" else dropout,
+            f"{module}.training": Training(rate, 255, epochs, schedule=halving_after(epochs // 2, epochs)),
+        }
+    return patch
+
+
+class LabelClassifiers(nn.Module):
+    """w_l = sigmoid(alpha) (.) z2_l + sigmoid(beta) (.) z1_l with z1_l = E_L(E z_l); or one of the two parts alone."""
+
+    def __init__(
+        self, text: LabelText | None, E_L: GatedBlock | None, z2: LabelBank | None, bias: LabelBank | None
+    ) -> None:
+        super().__init__()
+        self.text, self.E_L, self.z2, self.bias = text, E_L, z2, bias
+        self.combine = None if text is None or z2 is None else GatedSum(z2.weight.shape[1])
+
+    def forward(self, labels: npt.NDArray[np.int64] | None) -> tuple[Tensor | Factored, Tensor | None]:
+        bias = None if self.bias is None else self.bias(labels)
+        if self.text is None or self.E_L is None:
+            assert self.z2 is not None
+            return self.z2(labels), bias
+        if self.combine is None or self.z2 is None:
+            return self.E_L.factored(self.text(labels)), bias
+        return self.combine(self.z2(labels), self.E_L, self.text(labels)), bias
+
+
+@register_method("decaf")
+class Decaf(Method[DecafConfig]):
+    """DECAF: label text and free vectors in the classifiers, learnt shortlists"""
+
+    config_type = DecafConfig
+    predictor_type = CascadePredictor
+    citation = "Mittal, Dahiya, Agrawal, Saini, Agarwal, Kar, Varma: DECAF, WSDM 2021"
+    ablations: ClassVar[Mapping[str, Ablation]] = {
+        "fft": Ablation("DECAF-FFT", {"embeddings": "pretrained", "freeze": True}),
+        "8k": Ablation("DECAF-8K", {"cluster_factor": 0.25}),
+        "noinit": Ablation("DECAF-no-init", {"free_start": "random"}),
+        "z1": Ablation("DECAF-z1", {"classifier": "text"}),
+        "z2": Ablation("DECAF-z2", {"classifier": "free"}),
+        "lite": Ablation("DECAF-lite", {"freeze": True}),
+        "hnsw": Ablation("DECAF + HNSW Shortlist", {"shortlist": "hnsw"}),
+        "parabel": Ablation("DECAF + Parabel Shortlist", {"shortlist": "parabel"}),
+        "positives": Ablation("DECAF + positives in shortlists", {"force_positives": True}),
+    }
+
+    presets: ClassVar[Mapping[str, Patch]] = {
+        "LF-AmazonTitles-131K": _paper(300, 2**15, 200, 0.01),
+        "LF-WikiSeeAlsoTitles-320K": _paper(300, 2**17, 160, 0.01),
+        "LF-WikiTitles-500K": _paper(512, 2**17, 100, 0.005),
+        "LF-AmazonTitles-1.3M": _paper(512, 2**17, 100, 0.01, dropout=0.5),
+    }
+
+    def fit(self, data: Dataset, run: Run) -> CascadePredictor:
+        stages = self.stages(data, run)
+        surrogate, shortlister, extreme = (stages[name] for name in ("surrogate", "shortlister", "extreme"))
+        if shortlister["recall"] is not None:
+            run.report("shortlist_recall", shortlister["recall"])
+        first, second = (
+            FixedEncoder(**stage["encoder"], E=surrogate["E"] if stage["E"] is None else stage["E"])
+            for stage in (shortlister, extreme)
+        )
+        found, W, bias = self._found(shortlister), extreme["W"], extreme["bias"]
+        if isinstance(found, BeamShortlister):
+            return CascadePredictor(first, second, BeamPredictor.of(found, W, bias))
+        return CascadePredictor(first, second, ShortlistPredictor.of(found, self.config.shortlist_length, W, bias))
+
+    def stages(self, data: Dataset, run: Run) -> Mapping[str, Stage]:
+        c, clean = self.config, run.unaugmented
+        if data.Z is None:
+            run.log(f"dataset {data.name!r} has no label text: every classifier is a free vector")
+        seen = (data,) if clean is data else (data, clean)
+        size = {"clusters": c.clusters, "cluster_factor": c.cluster_factor}
+        loss = {"reduction": c.reduction, "prior_bias": c.prior_bias}
+        label_side = {"freeze": c.freeze, "classifier": c.classifier, **loss}
+        if c.embeddings == "pretrained":
+            origin: dict[str, Any] = {"vectors": c.vectors and sha256(Path(c.vectors).read_bytes()).hexdigest()}
+        else:
+            origin = {"module": c.surrogate, **size, **loss}
+        surrogate = run.stage(
+            "surrogate", lambda work: self._surrogate(data, clean, work),
+            data=seen, config={"dim": c.dim, "embeddings": c.embeddings, **origin}, shared=True,
+        )  # fmt: skip
+        learnt = {"module": c.shortlister, **size, **label_side} if c.shortlist == "clusters" else {}
+        shortlister = run.stage(
+            "shortlister", lambda work: self._shortlister(data, clean, surrogate, work),
+            data=seen, config={"shortlist": c.shortlist, **learnt}, after=[surrogate],
+        )  # fmt: skip
+        own: dict[str, Any] = {"module": c.extreme, "free_start": c.free_start, "force_positives": c.force_positives}
+        own |= {"beam": c.beam, "shortlist_length": c.shortlist_length}
+        extreme = run.stage(
+            "extreme", lambda work: self._extreme(data, surrogate, shortlister, work),
+            data=data, config={**own, **label_side}, after=[surrogate, shortlister],
+        )  # fmt: skip
+        return {"surrogate": surrogate, "shortlister": shortlister, "extreme": extreme}
+
+    def _surrogate(self, data: Dataset, clean: Dataset, work: StageWork) -> dict[str, Any]:
+        """Module I: E, learnt on the task of finding clusters of labels by their text."""
+        c, points = self.config, learnable(data.train)
+        block = GatedBlock(c.dim, c.surrogate.dropout)
+        if c.embeddings == "pretrained":
+            return {"E": _pretrained(c.vectors, data, c.dim, work.seed), "encoder": folded(block)}
+        E = TokenEmbeddings(data.feature_count, c.dim)
+        clustering = balanced_clusters(sparse_centroids(clean.train.Y, clean.train.X), self._K(data), seed=work.seed)
+        targets = meta_targets(points.Y, clustering)
+        U = None if data.Z is None else meta_text(data.Z, clustering)
+        labels = self._labels(E, U, clustering.K, c.surrogate.dropout, "text", _share(targets))
+        if not c.prior_bias:
+            labels.bias = None
+        task = RankAll(DocumentEncoder(block, E), labels, c.reduction)
+        train(task, Points(points.X, targets), c.surrogate.training, work, "surrogate")
+        return {"E": _array(E.weight), "encoder": folded(block)}
+
+    def _shortlister(self, data: Dataset, clean: Dataset, surrogate: Stage, work: StageWork) -> dict[str, Any]:
+        """Module II: clusters of labels that are near for E, and classifiers that find them."""
+        c, points = self.config, learnable(data.train)
+        if c.shortlist != "clusters":
+            return self._replaced_shortlister(points, surrogate, work)
+        E = TokenEmbeddings.of(surrogate["E"])
+        Ex = E.embed(SparseRows.of(clean.train.X)).numpy()
+        clustering = balanced_clusters(dense_centroids(clean.train.Y, Ex), self._K(data), seed=work.seed)
+        targets = meta_targets(points.Y, clustering)
+        U = None if data.Z is None else meta_text(data.Z, clustering)
+        labels = self._labels(E, U, clustering.K, c.shortlister.dropout, c.classifier, _share(targets), frozen=c.freeze)
+        documents, X = self._documents(E, points.X, c.shortlister.dropout)
+        task = RankAll(documents, labels, c.reduction)
+        train(task, Points(X, targets), c.shortlister.training, work, "shortlister")
+        H, bias = all_classifiers(task, clustering.K)
+        found = BeamShortlister.of(H, clustering, clustering.K, bias)
+        return {
+            "found": pack(found), "recall": _recall(found, encode(task, X), points.Y),
+            "E": None if c.freeze else _array(E.weight), "encoder": folded(documents.block),
+        }  # fmt: skip
+
+    def _replaced_shortlister(self, points: Split, surrogate: Stage, work: StageWork) -> dict[str, Any]:
+        """Table 5: nearest label centroids, or a Parabel tree, among the documents as Module I sees them."""
+        x = FixedEncoder(**surrogate["encoder"], E=surrogate["E"])(points.X)
+        found: Shortlister
+        if self.config.shortlist == "hnsw":
+            found = HNSWShortlister.of(dense_centroids(points.Y, x))
+        else:
+            found = TreeShortlister.fit(x, points.Y, seed=work.seed)
+        return {"found": pack(found), "recall": None, "E": None, "encoder": surrogate["encoder"]}
+
+    def _extreme(self, data: Dataset, surrogate: Stage, shortlister: Stage, work: StageWork) -> dict[str, Any]:
+        """Modules III and IV: classifiers that start at the text of their labels, trained on shortlists."""
+        c, points, L = self.config, learnable(data.train), data.label_count
+        E = TokenEmbeddings.of(surrogate["E"] if shortlister["E"] is None else shortlister["E"])
+        x = FixedEncoder(**shortlister["encoder"], E=_array(E.weight))(points.X)
+        candidates, length = self._candidates(self._found(shortlister), x)
+        share = points.Y.nnz / (len(points) * max(length, 1))
+        labels = self._labels(E, data.Z, L, c.extreme.dropout, c.classifier, share, c.free_start, c.freeze)
+        documents, X = self._documents(E, points.X, c.extreme.dropout)
+        task = RankShortlist(documents, labels, c.reduction)
+        train(task, Points(X, points.Y, candidates), c.extreme.training, work, "extreme")
+        W, bias = all_classifiers(task, L)
+        return {
+            "W": W, "bias": bias, "E": None if c.freeze else _array(E.weight), "encoder": folded(documents.block)
+        }  # fmt: skip
+
+    def _K(self, data: Dataset) -> int:  # noqa: N802
+        K = self.config.clusters or cluster_count(data.label_count)
+        return max(1, min(data.label_count, round(K * self.config.cluster_factor)))
+
+    def _found(self, stage: Stage) -> Shortlister:
+        """The trained shortlister, with a beam as asked for: B is chosen after Module II."""
+        found, c = unpack(stage["found"]), self.config
+        if not isinstance(found, BeamShortlister):
+            return found
+        K = found.clustering.K
+        return dataclasses.replace(found, beam=min(K, c.beam or -(-c.shortlist_length * K // found.label_count)))
+
+    def _candidates(self, found: Shortlister, x: Floats) -> tuple[Candidates, float]:
+        """What each training point is trained against, and how many labels that are on average."""
+        L, positives = found.label_count, self.config.force_positives
+        if isinstance(found, BeamShortlister):
+            clusters, members = found.clusters(x).indices, SparseRows.of(found.clustering.to_csr().T.tocsr())
+            return Candidates(clusters, members, positives), float(found.clustering.sizes[clusters].sum(1).mean())
+        labels = found.shortlist(x, min(self.config.shortlist_length, L)).indices
+        return Candidates.of_labels(labels, L, positives), float((labels >= 0).sum(1).mean())
+
+    def _documents(self, E: TokenEmbeddings, X: sp.csr_array, dropout: float) -> tuple[DocumentEncoder, Any]:
+        """The document side and what it reads: tokens, or the constant E x once E is fixed."""
+        block = GatedBlock(self.config.dim, dropout)
+        if self.config.freeze:
+            return DocumentEncoder(block), E.embed(SparseRows.of(X))
+        return DocumentEncoder(block, E), X
+
+    def _labels(
+        self, E: TokenEmbeddings, Z: sp.csr_array | None, count: int, dropout: float, parts: Parts, share: float,
+        start: Literal["text", "random"] = "text", frozen: bool = False,
+    ) -> LabelClassifiers:  # fmt: skip
+        """Classifiers of `count` labels whose text is Z and of which a share of all pairs is true."""
+        D, text, block, z2 = self.config.dim, None, None, None
+        if Z is not None and parts != "free":
+            text, block = LabelText(E, Z, frozen), GatedBlock(D, dropout)
+        if Z is None or parts != "text":
+            drawn = torch.empty(count, D).uniform_(-(D**-0.5), D**-0.5)
+            z2 = LabelBank(count, D, drawn if Z is None or start == "random" else E.embed(SparseRows.of(Z)))
+        bias = torch.full((count,), log_odds(share) if self.config.prior_bias else 0.0)
+        return LabelClassifiers(text, block, z2, LabelBank(count, start=bias))
+
+
+def _pretrained(path: str | None, data: Dataset, dim: int, seed: int) -> Floats:
+    if path is not None:
+        return read_vectors(Path(path), (data.feature_count, dim))
+    texts = data.train.X if data.Z is None else sp.vstack([data.train.X, data.Z], format="csr")
+    # As long as the rows of an E that starts at random: activations keep their size.
+    return math.sqrt(2) * learn_vectors(texts, dim, seed)
+
+
+def _array(tensor: Tensor) -> Floats:
+    return tensor.detach().cpu().numpy()
+
+
+def _share(targets: sp.csr_array) -> float:
+    return float(targets.nnz / max(1, math.prod(targets.shape)))
+
+
+def _recall(found: BeamShortlister, x: Floats, Y: sp.csr_array) -> dict[str, list[float]]:
+    """Figure 6: which share of the true labels a beam's clusters hold, in percent, on training points."""
+    K = found.clustering.K
+    beams = [beam for beam in (1, 2, 5, 10, 20, 50, 100, 200, 500) if beam <= K]
+    wide = BeamShortlister.of(found.H, found.clustering, beams[-1], found.bias)
+    clusters = wide.clusters(x[:RECALL_ON])
+    recall = 100 * beam_recall(clusters, found.clustering, Y[:RECALL_ON], beams)
+    return {"x": [float(beam) for beam in beams], "y": recall.tolist()}

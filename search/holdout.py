@@ -1,0 +1,36 @@
+"""A slice of the training points that stands in for the test set."""
+
+import re
+import zlib
+from collections import Counter
+
+import numpy as np
+import numpy.typing as npt
+
+from xcbench.data import Dataset, Split, TextColumn
+from xcbench.errors import InputError
+
+
+def held_out(data: Dataset, share: float = 0.2) -> Dataset:
+    """The dataset with a share of its training points as test points.
+
+    Points whose titles begin alike (packages of one source, forms of one word) stay on the same side: a sibling that
+    is trained on would make a nearest neighbour look far better than it is. Families of more than 1% of all points
+    stay inside: a hundred translations of one browser would decide every comparison.
+    """
+    if data.train.titles is None:
+        raise InputError(f"dataset {data.name!r} has no titles to tell siblings by")
+    families = ["-".join(re.split(r"[:,]", title, maxsplit=1)[0].split("-")[:2]) for title in data.train.titles]
+    size = Counter(families)
+    out = np.array([zlib.crc32(f.encode()) % 1000 < 1000 * share and size[f] <= 0.01 * len(families) for f in families])
+    inside, outside = (_part(data.train, np.flatnonzero(rows)) for rows in (~out, out))
+    return Dataset(f"{data.name}-slice", inside, outside, data.Z, data.label_titles, data.propensity, data.encoder)
+
+
+def _part(split: Split, rows: npt.NDArray[np.int64]) -> Split:
+    place = np.full(len(split), -1)
+    place[rows] = np.arange(len(rows))
+    pairs = split.filter[place[split.filter[:, 0]] >= 0]
+    pairs = np.column_stack([place[pairs[:, 0]], pairs[:, 1]])
+    titles = split.titles.take(rows) if isinstance(split.titles, TextColumn) else None
+    return Split(split.X[rows], split.Y[rows], titles, pairs)
