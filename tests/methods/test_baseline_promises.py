@@ -1,4 +1,4 @@
-"""What every wrapper of a library promises, asked of each in turn."""
+"""What every baseline promises, asked of each in turn."""
 
 import importlib.metadata
 
@@ -11,32 +11,32 @@ from xcbench.bench.check import check_method
 from xcbench.data import Dataset, Split
 from xcbench.errors import InputError
 
-NAMES = ["parabel", "bonsai", "plt", "dismec"]
-wrappers = pytest.mark.parametrize("name", [pytest.param(name, marks=needs(name)) for name in NAMES])
+NAMES = ["parabel", "bonsai", "plt", "dismec", "mach"]
+baselines = pytest.mark.parametrize("name", [pytest.param(name, marks=needs(name)) for name in NAMES])
 
 
-@wrappers
+@baselines
 def test_learns_a_separable_problem_perfectly(name):
     data = separable()
     found = train(name, data).predict(data.test.X, 3)
     assert found.indices[:, 0].tolist() == list(range(12))
 
 
-@wrappers
+@baselines
 def test_survives_labels_without_points_and_points_without_words(name):
     data = gappy()
     found = train(name, data).predict(data.test.X, 3)
     assert found.indices[2:, 0].tolist() == [1, 2]
 
 
-@wrappers
+@baselines
 def test_one_label(name):
     X, Y = csr([[1, 0], [0, 1], [1, 1]]), csr([[1], [1], [1]])
     found = train(name, Dataset("one", Split(X, Y), Split(X, Y), Z=csr([[1, 0]]))).predict(X, 2)
     assert found.indices.tolist() == [[0, -1]] * 3
 
 
-@wrappers
+@baselines
 def test_keeps_the_contract(name):
     assert [finding for finding in check_method(name) if finding.broken] == []
 
@@ -77,7 +77,7 @@ def test_remedies_name_extras_where_they_bring_the_package():
     assert extras.misfit("numpy") is None
 
 
-@wrappers
+@baselines
 def test_predictions_go_down_and_name_no_label_twice(name):
     data = separable()
     found = train(name, data).predict(data.train.X, 12)
