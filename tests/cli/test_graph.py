@@ -9,6 +9,7 @@ from tests.methods.problems import csr
 from xcbench.bench.neighbours import draw_neighbourhood, neighbourhood
 from xcbench.data import Dataset, Split, TextColumn
 from xcbench.data.binary import store_dataset
+from xcbench.errors import InputError
 
 
 @pytest.fixture
@@ -28,6 +29,13 @@ def test_neighbours_come_nearest_first_with_counts_and_weights(three):
     assert near["Apple pie"] == pytest.approx((2, 2 / 30**0.5))
     assert near["Cherry"] == pytest.approx((1, 1 / 12**0.5))
     assert [n.title for n in found.neighbours] == ["Banana", "Apple pie", "Cherry"]
+
+
+def test_a_part_of_a_title_is_enough_where_no_other_label_has_it(three):
+    assert neighbourhood(three, "apple").label == 0
+    assert neighbourhood(three, "err").label == 2
+    with pytest.raises(InputError, match="2 labels have 'e' in their titles, such as apple pie, cherry"):
+        neighbourhood(three, "e")
 
 
 def test_walks_count_their_steps(three):

@@ -76,16 +76,21 @@ def neighbourhood(
 
 
 def find_label(data: Dataset, label: str) -> int:
-    """The id of the label with this title (upper or lower case alike), or with this number."""
-    titles = [] if data.label_titles is None else [title.casefold() for title in data.label_titles]
-    if label.casefold() in titles:
-        return titles.index(label.casefold())
+    """The id of the label with this title, or this number, or whose title alone begins like this, or contains it."""
+    asked, titles = label.casefold(), [title.casefold() for title in data.label_titles or ()]
+    if asked in titles:
+        return titles.index(asked)
     if label.isdecimal() and int(label) < data.label_count:
         return int(label)
     if not titles:
         raise InputError(f"{data.name} has no label titles; labels are 0 to {data.label_count - 1}, got {label!r}")
-    inside = [title for title in titles if label.casefold() in title]
-    raise unknown_name("label", label, inside[:1000] or titles)
+    for fits in (str.startswith, str.__contains__):
+        if len(found := [number for number, title in enumerate(titles) if fits(title, asked)]) == 1:
+            return found[0]
+    inside = [title for title in titles if asked in title]
+    if inside:
+        raise InputError(f"{len(inside)} labels have {label!r} in their titles, such as {', '.join(inside[:3])}")
+    raise unknown_name("label", label, titles)
 
 
 def draw_neighbourhood(found: Neighbourhood, path: Path) -> None:
@@ -99,11 +104,12 @@ def draw_neighbourhood(found: Neighbourhood, path: Path) -> None:
     with canvas(6.4, 4.6) as (picture, (axes,)):
         _edges(axes, found, at)
         points = np.array([neighbour.training_points for neighbour in found.neighbours])
-        axes.scatter(*at.T, s=40 + 60 * np.log1p(points), color=look(2).colour, edgecolors=INK, zorder=2)
-        _names(axes, [neighbour.title for neighbour in found.neighbours], at)
+        colours = [look(1 if neighbour.label == found.label else 2).colour for neighbour in found.neighbours]
+        axes.scatter(*at.T, s=40 + 60 * np.log1p(points), color=colours, edgecolors=INK, zorder=2)
+        _names(axes, [found.neighbours[place].title for place in others], at[others])
         axes.set(xlim=(-2, 2), ylim=(-1.35, 1.35))
         axes.set_axis_off()
-        picture.suptitle(f"neighbours of {_short(found.title)}", fontsize=10)
+        picture.suptitle(f"{found.title}\nand its neighbours", fontsize=10)
         with in_plain_words(path.parent), atomic_file(path) as part:
             metadata = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(path.suffix.lower(), {})
             picture.savefig(part, format=path.suffix[1:].lower(), metadata=metadata)
@@ -123,8 +129,7 @@ def _edges(axes: Axes, found: Neighbourhood, at: np.ndarray) -> None:
 def _names(axes: Axes, titles: Sequence[str], at: np.ndarray) -> None:
     for title, (x, y) in zip(titles, at, strict=True):
         side = "center" if abs(x) < 0.1 else "left" if x > 0 else "right"
-        place = (x + 0.1 * np.sign(x) * (side != "center"), y + (0.12 if side == "center" and y >= 0 else 0))
-        place = (place[0], y - 0.14) if side == "center" and y < 0 else place
+        place = (x, y + 0.14 * np.sign(y)) if side == "center" else (x + 0.1 * np.sign(x), y)
         axes.annotate(_short(title), place, ha=side, va="center", fontsize=8, zorder=3)
 
 

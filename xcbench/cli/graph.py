@@ -31,7 +31,7 @@ def graph(
     kind
         walk: random walks over points and labels. cooccurrence: points in common.
     top
-        How many neighbours a label keeps beside itself.
+        How many labels a label has in its row of the graph; it is mostly one of them itself.
     seed
         Where the random walks start from.
     picture
