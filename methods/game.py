@@ -1,0 +1,75 @@
+"""GAME behind any method: its predictions spread along ECLARE's label graph (ECLARE, Table 4).
+
+A label that walks reach from a likely label becomes likelier itself: s = p / 2 + top-B(p G) / 2 with the random-walk
+graph G, as in the authors' code. It needs only a method's scores, which should be probabilities or at least not
+negative. ECLARE also drops edges between labels whose learnt vectors point apart; here there are no such vectors.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Literal
+
+import scipy.sparse as sp
+
+from xcbench.bench import Reranker, Rescorer, Run, load_values, register_reranker, save_values
+from xcbench.data import Dataset, TopK
+from xcbench.labels import random_walk_graph, two_sided
+from xcbench.shortlist import Game
+
+
+@dataclass(frozen=True)
+class GameConfig:
+    """Walks as in ECLARE's paper and configs; the beam is that of its configs for LF-AmazonTitles-131K."""
+
+    beam: int = 50
+    mode: Literal["code", "paper"] = "code"
+    """`paper` is top-B(p G^T), which lets go of the method's own scores."""
+    walk_length: int = 400
+    restart: float = 0.8
+    head_threshold: int = 500
+    top: int = 10
+
+    def __post_init__(self) -> None:
+        if min(self.beam, self.walk_length, self.head_threshold, self.top) < 1 or not 0 <= self.restart <= 1:
+            raise ValueError("beam, walk_length, head_threshold and top are at least 1, restart is between 0 and 1")
+
+
+class GameRescorer(Rescorer):
+    """The normalised label graph."""
+
+    def __init__(self, graph: sp.csr_array, beam: int, mode: Literal["code", "paper"]) -> None:
+        self.game = Game(graph, beam, mode)
+
+    def rescore(self, predictions: TopK) -> TopK:
+        spread = self.game(predictions.cut(self.game.beam))
+        return spread.cut(predictions.k).padded(predictions.k)
+
+    def save(self, folder: Path) -> None:
+        save_values(folder, {"graph": self.game.graph, "beam": self.game.beam, "mode": self.game.mode})
+
+    @classmethod
+    def load(cls, folder: Path) -> GameRescorer:
+        return cls(**load_values(folder))
+
+
+@register_reranker("game")
+class GameReranker(Reranker[GameConfig]):
+    """GAME: scores spread along ECLARE's random-walk graph of labels"""
+
+    config_type = GameConfig
+    rescorer_type = GameRescorer
+    citation = "Mittal et al., ECLARE: Extreme Classification with Label Graph Correlations, WWW 2021"
+
+    def fit(self, data: Dataset, run: Run) -> GameRescorer:
+        walks = asdict(self.config)
+        beam, mode = walks.pop("beam"), walks.pop("mode")
+        Y = run.unaugmented.train.Y
+        graph = run.stage(
+            "graph",
+            lambda work: {"G": two_sided(random_walk_graph(Y, seed=work.seed, **walks))},
+            data=run.unaugmented,
+            config=walks,
+        )
+        return GameRescorer(graph["G"], beam, mode)
