@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from xcbench.nn import relu_dropout
-from xcbench.nn.dropout import keep_mask, start_step
+from xcbench.nn.dropout import Noise, kept_and_scaled, start_step
 from xcbench.threads import set_threads
 
 
@@ -23,7 +23,7 @@ def test_gradient_passes_exactly_where_entries_survive():
     x = torch.randn(50, 17, requires_grad=True)
     out = dropped(x)
     out.backward(torch.full_like(out, 3.0))
-    torch.testing.assert_close(x.grad, (out > 0) * 3.0 / 0.7)
+    torch.testing.assert_close(x.grad, (out > 0) * 3.0 / 0.7, rtol=1e-4, atol=0)
 
 
 def test_masks_follow_seed_step_and_call():
@@ -49,7 +49,8 @@ def test_share_of_survivors_and_their_scale():
 
 
 def test_neighbouring_entries_are_dropped_independently():
-    mask = keep_mask(400, 300, 0.5, key=12345, first_row=0, device=torch.device("cpu")).double() - 0.5
+    noise = Noise.of(0.5, key=12345, first_row=0, width=300)
+    mask = kept_and_scaled(noise, 400, 300, torch.device("cpu")).double() / 2 - 0.5
     for shifted in (mask[1:, :] * mask[:-1, :], mask[:, 1:] * mask[:, :-1]):
         assert abs(shifted.mean()) < 4 * 0.25 / np.sqrt(shifted.numel())
 
@@ -69,3 +70,10 @@ def test_thread_count_changes_nothing():
         assert torch.equal(alone, dropped(x))
     finally:
         torch.set_num_threads(threads)
+
+
+def test_rates_and_widths_that_make_no_sense_are_refused():
+    with pytest.raises(ValueError, match="below 1, got 1"):
+        relu_dropout(torch.ones(1, 1), 1.0, training=True)
+    with pytest.raises(ValueError, match="rows of less than"):
+        relu_dropout(torch.ones(1, 1 << 17), 0.5, training=True)

@@ -7,8 +7,9 @@ step: c x D numbers that meet a label's c D, instead of a D x D matrix applied t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,12 +17,9 @@ from numba import njit
 from torch import Tensor, nn
 
 from xcbench.nn.blocks import SpectralWeight
-from xcbench.nn.dropout import fusable, keep_mask, kept, next_key, row_word, threshold_of
+from xcbench.nn.dropout import Noise, fusable, kept_and_scaled, next_key, numbers_of_row
 from xcbench.nn.parallel import Floats, kernel, share_rows
 from xcbench.nn.residual import ROWS_PER_SUM
-
-Noise: TypeAlias = tuple[np.uint64, np.uint32, np.float32]
-"""Key, threshold and scale of a dropout mask."""
 
 
 class ComponentAttention(nn.Module):
@@ -39,18 +37,18 @@ class ComponentAttention(nn.Module):
         """One classifier a row; all components have the same shape [n, D]."""
         self._check(components)
         rate = self.dropout if self.training else 0.0
-        key = next_key() if rate else 0
+        noise = Noise.of(rate, next_key() if rate else 0, 0, components[0].shape[1])
         M, offset = self._maps()
         if fusable(*components):
-            return _Attend.apply(M, offset, rate, key, *components)  # type: ignore[no-untyped-call, no-any-return]
-        alpha = _weights(components, M, offset, rate, key)
+            return _Attend.apply(M, offset, noise, *components)  # type: ignore[no-untyped-call, no-any-return]
+        alpha = _weights(components, M, offset, noise)
         return torch.einsum("nj,njd->nd", alpha, torch.stack(components, 1))
 
     @torch.no_grad()
     def weights(self, *components: Tensor) -> Tensor:
         """alpha [n, c]: how much each component counts, without dropout."""
         self._check(components)
-        return _weights(components, *self._maps(), rate=0.0, key=0)
+        return _weights(components, *self._maps(), None)
 
     def _maps(self) -> tuple[Tensor, Tensor]:
         """M[j] = A_j T, and the part of the logits that all labels share."""
@@ -62,11 +60,11 @@ class ComponentAttention(nn.Module):
             raise ValueError(f"attention over {self.components} components was given {len(components)}")
 
 
-def _weights(components: Sequence[Tensor], M: Tensor, offset: Tensor, rate: float, key: int) -> Tensor:
-    S = torch.relu(torch.stack(list(components), 1))  # [n, c, D]
-    if rate:
-        n, c, D = S.shape
-        S = S * keep_mask(n * c, D, rate, key, 0, S.device).view(n, c, D) / (1.0 - rate)
+def _weights(components: Sequence[Tensor], M: Tensor, offset: Tensor, noise: Noise | None) -> Tensor:
+    S = torch.relu(torch.stack(list(components), 1))
+    n, c, D = S.shape
+    if noise is not None:
+        S = S * kept_and_scaled(noise, n * c, D, S.device).view(n, c, D).to(S.dtype)
     return torch.softmax(torch.einsum("njd,jkd->nk", S, M) + offset, 1)
 
 
@@ -74,11 +72,11 @@ class _Attend(torch.autograd.Function):
     """The same without a copy of the components: one pass over them forward, one back, masks hashed anew in each."""
 
     @staticmethod
-    def forward(ctx: Any, M: Tensor, offset: Tensor, rate: float, key: int, *components: Tensor) -> Tensor:
+    def forward(ctx: Any, M: Tensor, offset: Tensor, noise: Noise, *components: Tensor) -> Tensor:
         S = [s.contiguous() for s in components]
         M = M.contiguous()
         alpha, w = torch.empty(len(S[0]), len(S)), torch.empty_like(S[0])
-        ctx.noise = noise = np.uint64(key), np.uint32(threshold_of(rate)), np.float32(1.0 / (1.0 - rate))
+        ctx.noise = noise
         blocks, arrays = -(-len(w) // ROWS_PER_SUM), tuple(s.numpy() for s in S)
         share_rows(_attend, blocks, len(S) * w.numel(), arrays, M, offset, noise, alpha, w)
         ctx.save_for_backward(M, alpha, *S)
@@ -93,13 +91,26 @@ class _Attend(torch.autograd.Function):
         arrays, darrays = tuple(s.numpy() for s in S), tuple(d.numpy() for d in dS)
         dw, work = grads[0].contiguous(), len(S) * S[0].numel()
         share_rows(_attend_backward, blocks, work, arrays, M, alpha, dw, ctx.noise, darrays, dM, doffset)
-        return dM.sum(0), doffset.sum(0), None, None, *dS
+        return dM.sum(0), doffset.sum(0), None, *dS
 
 
 @njit(inline="always")
-def _dropped_relu(row: Floats, word: np.uint32, threshold: np.uint32, scale: np.float32, out: Floats) -> None:
+def _dropped_relu(row: Floats, noise: Noise, i: int, out: Floats) -> None:
+    numbers = numbers_of_row(noise, i, len(row))
     for d in range(len(row)):
-        out[d] = max(row[d], np.float32(0)) * scale if kept(word, d, threshold) else np.float32(0)
+        out[d] = max(row[d], np.float32(0)) * noise.scale if numbers[d] >= noise.threshold else np.float32(0)
+
+
+@njit(inline="always")
+def _softmax(a: Floats) -> None:
+    highest, total = a[0], np.float32(0)
+    for k in range(1, len(a)):
+        highest = max(highest, a[k])
+    for k in range(len(a)):
+        a[k] = math.exp(a[k] - highest)
+        total += a[k]
+    for k in range(len(a)):
+        a[k] /= total
 
 
 @njit(inline="always")
@@ -115,18 +126,16 @@ def _attend(
     first: int, last: int, S: tuple[Floats, ...], M: Floats, offset: Floats, noise: Noise, alpha: Floats, w: Floats
 ) -> None:
     n, c = alpha.shape
-    key, threshold, scale = noise
     for block in range(first, last):
         p = np.empty(M.shape[2], np.float32)
         for i in range(block * ROWS_PER_SUM, min((block + 1) * ROWS_PER_SUM, n)):
             a = alpha[i]
             a[:] = offset
             for j in range(c):
-                _dropped_relu(S[j][i], row_word(key, i * c + j), threshold, scale, p)
+                _dropped_relu(S[j][i], noise, i * c + j, p)
                 for k in range(c):
                     a[k] += _dot(p, M[j, k])
-            a[:] = np.exp(a - np.max(a))
-            a /= np.sum(a)
+            _softmax(a)
             w[i] = np.float32(0)
             for j in range(c):
                 row, weight = S[j][i], a[j]
@@ -140,7 +149,6 @@ def _attend_backward(
     dS: tuple[Floats, ...], dM: Floats, doffset: Floats,
 ) -> None:  # fmt: skip
     n, c = alpha.shape
-    key, threshold, scale = noise
     for block in range(first, last):
         p = np.empty(M.shape[2], np.float32)
         dlogit = np.empty(c, np.float32)
@@ -153,7 +161,7 @@ def _attend_backward(
             dlogit *= alpha[i]
             doffset[block] += dlogit
             for j in range(c):
-                _dropped_relu(S[j][i], row_word(key, i * c + j), threshold, scale, p)
+                _dropped_relu(S[j][i], noise, i * c + j, p)
                 ds, weight = dS[j][i], alpha[i, j]
                 ds[:] = np.float32(0)
                 for k in range(c):
@@ -162,4 +170,4 @@ def _attend_backward(
                         total[d] += g * p[d]
                         ds[d] += g * through[d]
                 for d in range(len(p)):
-                    ds[d] = weight * dw[i, d] + (ds[d] * scale if p[d] > 0 else np.float32(0))
+                    ds[d] = weight * dw[i, d] + (ds[d] * noise.scale if p[d] > 0 else np.float32(0))

@@ -1,14 +1,17 @@
 """ReLU and dropout in one pass, with masks that are addressed instead of drawn.
 
-Whether an entry is dropped is a hash of (seed, step, call, row, column). So a mask is the same on every device and
-for any number of threads or processes, a resumed run repeats it, and the backward pass needs no copy of it.
-ReLU and dropout commute (dropout multiplies by nothing below zero), so one operation serves both of their orders.
+Whether an entry is dropped follows from (seed, step, call, row, column): a hash of the first four says where in a
+fixed pool of random numbers the row's own begin. So a mask is the same on every device and for any number of threads
+or processes, a resumed run repeats it, and the backward pass needs no copy of it. ReLU and dropout commute (dropout
+multiplies by nothing below zero), so one operation serves both of their orders.
 """
 
 from dataclasses import dataclass
-from typing import Any
+from functools import cache
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from numba import njit
 from torch import Tensor
@@ -17,6 +20,9 @@ from xcbench.nn.parallel import Floats, kernel, share_rows
 
 _WORD = (1 << 64) - 1
 _STEP = 0x9E3779B97F4A7C15
+
+POOL = np.random.Philox(key=2021).random_raw(1 << 15).view(np.uint16)
+"""131,072 random numbers, 256 kB: they stay in a core's own cache, where reading them costs less than any hash."""
 
 
 @dataclass
@@ -53,19 +59,33 @@ def next_key() -> int:
     return _scramble(_stream.key + _stream.calls * _STEP)
 
 
-def threshold_of(rate: float) -> int:
-    """Hashes below this are dropped."""
-    return min(round(rate * 2**32), 2**32 - 1)
+class Noise(NamedTuple):
+    """A dropout mask, as kernels take it. Numbers of the pool below the threshold drop, the rest scale."""
+
+    pool: npt.NDArray[np.uint16]
+    key: np.uint64
+    first_row: int
+    threshold: np.uint16
+    scale: np.float32
+
+    @classmethod
+    def of(cls, rate: float, key: int, first_row: int, width: int) -> "Noise":
+        if not 0 <= rate < 1:
+            raise ValueError(f"a dropout rate is at least 0 and below 1, got {rate}")
+        if width >= len(POOL):
+            raise ValueError(f"dropout is for rows of less than {len(POOL)} entries, got {width}")
+        threshold = round(rate * 2**16)
+        return cls(POOL, np.uint64(key), first_row, np.uint16(threshold), np.float32(2**16 / (2**16 - threshold)))
 
 
 def relu_dropout(x: Tensor, rate: float, training: bool, first_row: int = 0) -> Tensor:
     """drop(ReLU(x)); `first_row` is the row number of x's first row in the mask."""
     if not training or rate == 0.0:
         return torch.relu(x)
-    key = next_key()
+    noise = Noise.of(rate, next_key(), first_row, x.shape[1])
     if fusable(x):
-        return _ReluDropout.apply(x, rate, key, first_row)  # type: ignore[no-untyped-call, no-any-return]
-    return torch.relu(x) * keep_mask(x.shape[0], x.shape[1], rate, key, first_row, x.device) / (1.0 - rate)
+        return _ReluDropout.apply(x, noise)  # type: ignore[no-untyped-call, no-any-return]
+    return torch.relu(x) * kept_and_scaled(noise, x.shape[0], x.shape[1], x.device).to(x.dtype)
 
 
 def fusable(*tensors: Tensor) -> bool:
@@ -73,16 +93,20 @@ def fusable(*tensors: Tensor) -> bool:
     return all(t.device.type == "cpu" and t.dtype == torch.float32 for t in tensors)
 
 
-def keep_mask(rows: int, columns: int, rate: float, key: int, first_row: int, device: torch.device) -> Tensor:
-    """The mask of a key as a tensor of zeros and ones; the kernels below compute the same entry by entry."""
-    word = torch.arange(first_row, first_row + rows, device=device) * _signed(_STEP) + _signed(key)
+def kept_and_scaled(noise: Noise, rows: int, columns: int, device: torch.device) -> Tensor:
+    """What a mask multiplies by, as a tensor; the kernels compute the same entry by entry."""
+    word = torch.arange(noise.first_row, noise.first_row + rows, device=device) * _signed(_STEP)
+    word = word + _signed(int(noise.key))
     word = (word ^ _shift(word, 30)) * _signed(0xBF58476D1CE4E5B9)
     word = (word ^ _shift(word, 27)) * _signed(0x94D049BB133111EB)
-    word = (word ^ _shift(word, 31)) & 0xFFFFFFFF
-    h = (word[:, None] + torch.arange(columns, device=device) * 0x9E3779B9) & 0xFFFFFFFF
-    h = ((h ^ (h >> 16)) * 0x85EBCA6B) & 0xFFFFFFFF
-    h = ((h ^ (h >> 13)) * 0xC2B2AE35) & 0xFFFFFFFF
-    return (h ^ (h >> 16)) >= threshold_of(rate)
+    start = ((word ^ _shift(word, 31)) & 0xFFFFFFFF) % (len(POOL) - columns)
+    numbers = _pool_on(device)[start[:, None] + torch.arange(columns, device=device)]
+    return (numbers >= int(noise.threshold)) * float(noise.scale)
+
+
+@cache
+def _pool_on(device: torch.device) -> Tensor:
+    return torch.from_numpy(POOL.astype(np.int32)).to(device)
 
 
 def _signed(word: int) -> int:
@@ -111,46 +135,35 @@ def addressed_word(key: np.uint64, address: int) -> np.uint64:
 
 
 @njit(inline="always")
-def row_word(key: np.uint64, row: int) -> np.uint32:
-    """The 32 bits that all entries of one row start from."""
-    return np.uint32(addressed_word(key, row))  # type: ignore[no-any-return]
-
-
-@njit(inline="always")
-def kept(word: np.uint32, column: int, threshold: np.uint32) -> bool:
-    """Whether an entry survives. All in 32 bits, so that eight entries are hashed at once."""
-    h = np.uint32(word + np.uint32(np.uint32(column) * np.uint32(0x9E3779B9)))
-    h = np.uint32(np.uint32(h ^ (h >> np.uint32(16))) * np.uint32(0x85EBCA6B))
-    h = np.uint32(np.uint32(h ^ (h >> np.uint32(13))) * np.uint32(0xC2B2AE35))
-    return np.uint32(h ^ (h >> np.uint32(16))) >= threshold  # type: ignore[no-any-return]
+def numbers_of_row(noise: Noise, row: int, width: int) -> npt.NDArray[np.uint16]:
+    """The part of the pool that decides about a row."""
+    word = addressed_word(noise.key, noise.first_row + row) & np.uint64(0xFFFFFFFF)
+    start = word % np.uint64(len(noise.pool) - width)
+    return noise.pool[start : start + np.uint64(width)]
 
 
 @kernel
-def _relu_dropout_rows(
-    first: int, last: int, x: Floats, key: np.uint64, first_row: int, threshold: np.uint32, scale: np.float32,
-    out: Floats,
-) -> None:  # fmt: skip
+def _relu_dropout_rows(first: int, last: int, x: Floats, noise: Noise, out: Floats) -> None:
     for i in range(first, last):
-        word = row_word(key, first_row + i)
+        numbers = numbers_of_row(noise, i, x.shape[1])
         for j in range(x.shape[1]):
-            value = max(x[i, j], np.float32(0)) * scale
-            out[i, j] = value if kept(word, j, threshold) else np.float32(0)
+            value = x[i, j]
+            out[i, j] = max(value, np.float32(0)) * noise.scale if numbers[j] >= noise.threshold else np.float32(0)
 
 
 class _ReluDropout(torch.autograd.Function):
     """An entry is positive after the forward pass exactly where the gradient passes: the output is the mask."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, rate: float, key: int, first_row: int) -> Tensor:
-        out = torch.empty_like(x, memory_format=torch.contiguous_format)
-        scale = np.float32(1.0 / (1.0 - rate))
-        noise = np.uint64(key), first_row, np.uint32(threshold_of(rate)), scale
-        share_rows(_relu_dropout_rows, len(x), x.numel(), x, *noise, out)
+    def forward(ctx: Any, x: Tensor, noise: Noise) -> Tensor:
+        x = x.contiguous()
+        out = torch.empty_like(x)
+        share_rows(_relu_dropout_rows, len(x), x.numel(), x, noise, out)
         ctx.save_for_backward(out)
-        ctx.scale = float(scale)
+        ctx.scale = float(noise.scale)
         return out
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None, None]:
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
         (out,) = ctx.saved_tensors
-        return (out > 0) * grads[0] * ctx.scale, None, None, None
+        return (out > 0) * grads[0] * ctx.scale, None

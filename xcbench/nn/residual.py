@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from xcbench.nn.dropout import fusable, kept, next_key, relu_dropout, row_word, threshold_of
+from xcbench.nn.dropout import Noise, fusable, next_key, numbers_of_row, relu_dropout
 from xcbench.nn.parallel import Floats, kernel, share_rows
 
 ROWS_PER_SUM = 256
@@ -49,9 +49,9 @@ def relu_residual(
         rest = b + skip * r if plus is None else b + skip * r + plus[0] * plus[1]
         return Factored(relu_dropout(r, rate, training, first_row), W, rest)
     rate = rate if training else 0.0
-    key = next_key() if rate else 0
+    noise = Noise.of(rate, next_key() if rate else 0, first_row, r.shape[1])
     gate, z = (None, None) if plus is None else plus
-    P, rest = _Split.apply(r, b, skip, gate, z, rate, key, first_row)  # type: ignore[no-untyped-call]
+    P, rest = _Split.apply(r, b, skip, gate, z, noise)  # type: ignore[no-untyped-call]
     return Factored(P, W, rest)
 
 
@@ -60,15 +60,13 @@ class _Split(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, r: Tensor, b: Tensor, skip: Tensor, gate: Tensor | None, z: Tensor | None, rate: float, key: int,
-        first_row: int,
-    ) -> tuple[Tensor, Tensor]:  # fmt: skip
-        r, scale = r.contiguous(), np.float32(1.0 / (1.0 - rate))
+        ctx: Any, r: Tensor, b: Tensor, skip: Tensor, gate: Tensor | None, z: Tensor | None, noise: Noise
+    ) -> tuple[Tensor, Tensor]:
+        r = r.contiguous()
         P, rest = torch.empty_like(r), torch.empty_like(r)
-        ctx.scale, ctx.has_z = scale, z is not None
+        ctx.scale, ctx.has_z = noise.scale, z is not None
         gate, z = (b, r) if gate is None or z is None else (gate, z.contiguous())
-        noise = np.uint64(key), first_row, np.uint32(threshold_of(rate)), scale
-        share_rows(_split, len(r), r.numel(), r, b, skip, gate, z, ctx.has_z, *noise, P, rest)
+        share_rows(_split, len(r), r.numel(), r, b, skip, gate, z, ctx.has_z, noise, P, rest)
         ctx.save_for_backward(r, skip, P, gate, z)
         ctx.set_materialize_grads(False)
         if not ctx.needs_input_grad[0]:
@@ -87,21 +85,19 @@ class _Split(torch.autograd.Function):
         wanted = want_r, want_z, ctx.has_z
         share_rows(_merge, len(sums), r.numel(), dP, drest, r, P, skip, gate, z, ctx.scale, *wanted, dr, dz, sums)
         db, dskip, dgate = sums.sum(0)
-        return (
-            dr if want_r else None, db, dskip, dgate if ctx.has_z else None, dz if want_z else None, None, None, None,
-        )  # fmt: skip
+        return dr if want_r else None, db, dskip, dgate if ctx.has_z else None, dz if want_z else None, None
 
 
 @kernel
 def _split(
-    first: int, last: int, r: Floats, b: Floats, skip: Floats, gate: Floats, z: Floats, has_z: bool, key: np.uint64,
-    first_row: int, threshold: np.uint32, scale: np.float32, P: Floats, rest: Floats,
+    first: int, last: int, r: Floats, b: Floats, skip: Floats, gate: Floats, z: Floats, has_z: bool, noise: Noise,
+    P: Floats, rest: Floats,
 ) -> None:  # fmt: skip
     for i in range(first, last):
-        word = row_word(key, first_row + i)
+        numbers = numbers_of_row(noise, i, r.shape[1])
         for j in range(r.shape[1]):
             value = r[i, j]
-            P[i, j] = max(value, np.float32(0)) * scale if kept(word, j, threshold) else np.float32(0)
+            P[i, j] = max(value, np.float32(0)) * noise.scale if numbers[j] >= noise.threshold else np.float32(0)
             rest[i, j] = b[j] + skip[j] * value
         if has_z:
             for j in range(r.shape[1]):
