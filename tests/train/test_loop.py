@@ -282,6 +282,29 @@ def test_a_parameter_that_the_last_step_broke_is_found():
         train(Breaking(), points, Training(epochs=1, batch_size=4), QUIET)
 
 
+@pytest.mark.parametrize("shortlists", [False, True])
+@pytest.mark.parametrize("lazy", [False, True])
+def test_the_torch_forms_that_gpus_use_train_alike(shortlists, lazy):
+    kernels, points = toy(shortlists=shortlists, lazy=lazy)
+    plain, _ = toy(shortlists=shortlists, lazy=lazy)
+    train(kernels, points, SHORT, QUIET)
+    train(plain.double(), points, SHORT, QUIET)  # what is not float32 on a CPU takes the way of other devices
+    for name, p in parameters(kernels).items():
+        torch.testing.assert_close(p.double(), parameters(plain)[name], rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("shortlists", [False, True])
+def test_mixed_precision_gives_nearly_the_same_gradients(shortlists):
+    task, points = toy(shortlists=shortlists, dropout=0.0)
+    mixed, batch = copy.deepcopy(task), points.cut(np.arange(40))
+    task.loss(batch).backward()
+    with torch.autocast("cpu", torch.bfloat16):
+        loss = mixed.loss(batch)
+    loss.backward()
+    for p, q in zip(task.parameters(), mixed.parameters(), strict=True):
+        torch.testing.assert_close(*(g.to_dense() for g in (p.grad, q.grad)), rtol=0.1, atol=3e-3)
+
+
 def test_masks_differ_from_step_to_step():
     task, points = toy(dropout=0.5)
     task.train()

@@ -42,8 +42,9 @@ class Adam:
         for name, p in self.parameters.items():
             if p.grad is None:
                 continue
-            if id(p) in self._embeddings:
-                self._update_embeddings(name, self._embeddings[id(p)])
+            table = self._embeddings.get(id(p))
+            if table is not None and (table.lazy or fusable(p)):
+                self._update_embeddings(name, table)
             elif p.grad.is_sparse:
                 self._update_rows(name, *_unique_rows(p.grad))
                 p.grad = None
@@ -67,8 +68,7 @@ class Adam:
     def _update_embeddings(self, name: str, table: TokenEmbeddings) -> None:
         grad = table.weight.grad
         assert grad is not None
-        everything = not table.lazy
-        rows = torch.arange(len(grad), device=grad.device) if everything else table.touched.nonzero()[:, 0]
+        rows = table.touched.nonzero()[:, 0] if table.lazy else torch.arange(len(grad))
         if fusable(grad):
             self._update_rows(name, rows, grad, grad_by_row=True)
         else:
@@ -99,7 +99,7 @@ class Adam:
         grads = [t.grad for t in p if t.grad is not None]
         m, v = zip(*(self.moments[name] for name in names), strict=True)
         adam(
-            p, grads, list(m), list(v), [], [torch.tensor(float(self.steps - 1)) for _ in names],
+            p, grads, list(m), list(v), [], [torch.full((), self.steps - 1.0, device=t.device) for t in p],
             fused=True, amsgrad=False, beta1=self.betas[0], beta2=self.betas[1], lr=self.lr, weight_decay=0.0,
             eps=self.eps, maximize=False,
         )  # fmt: skip

@@ -90,6 +90,8 @@ def relu_dropout(x: Tensor, rate: float, training: bool, first_row: int = 0) -> 
 
 def fusable(*tensors: Tensor) -> bool:
     """Whether our CPU kernels can take these tensors; elsewhere the same arithmetic is written in torch."""
+    if torch.is_autocast_enabled("cpu"):
+        return False
     return all(t.device.type == "cpu" and t.dtype == torch.float32 for t in tensors)
 
 
