@@ -54,8 +54,8 @@ class DismecPredictor(Predictor):
     def predict(self, X: sp.csr_array, k: int) -> TopK:
         constant = sp.csr_array(np.full((X.shape[0], 1), self.bias, np.float32))
         best = best_of_product(sp.hstack([X, constant], format="csr", dtype=np.float32), self.Wt, k)
-        # Margins as probabilities, so that rerankers and ensembles can read them; margins alike may now be equal.
-        return TopK.of(best.indices, expit(best.scores))
+        # What a squared hinge says of probability: its two losses at a margin m differ by 4 m. Rerankers can read that.
+        return TopK.of(best.indices, expit(4 * best.scores))
 
     def save(self, folder: Path) -> None:
         save_values(folder, vars(self))

@@ -22,7 +22,7 @@ def by_hand(data, C=1.0, prune=0.01, bias=1.0):
         w = np.append(svm.coef_[0], svm.intercept_ if bias else 0)
         W.append(np.where(np.abs(w) >= prune, w, 0))
     W = np.array(W)
-    return 1 / (1 + np.exp(-(data.test.X.toarray() @ W[:, :-1].T + W[:, -1])))
+    return 1 / (1 + np.exp(-4 * (data.test.X.toarray() @ W[:, :-1].T + W[:, -1])))
 
 
 @pytest.mark.parametrize("settings", [{}, {"C": 0.3, "prune": 0.05}, {"bias": 0.0}])

@@ -46,8 +46,8 @@ def look(number: int) -> Look:
 
 
 @contextmanager
-def canvas(width: float, height: float, panels: int = 1) -> Iterator[tuple[Figure, list[Axes]]]:
-    """A figure with panels side by side, closed when done. No window is ever opened."""
+def canvas(width: float, height: float, panels: int = 1, rows: int = 1) -> Iterator[tuple[Figure, list[Axes]]]:
+    """A figure with panels side by side, in rows if asked, closed when done. No window is ever opened."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
@@ -72,5 +72,5 @@ def canvas(width: float, height: float, panels: int = 1) -> Iterator[tuple[Figur
     }
     with mpl.rc_context(style):
         figure = Figure(figsize=(width, height), layout="constrained")
-        axes = figure.subplots(1, panels, squeeze=False)[0]
-        yield figure, list(axes)
+        axes = figure.subplots(rows, panels, squeeze=False)
+        yield figure, list(axes.flat)

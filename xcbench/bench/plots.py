@@ -45,15 +45,14 @@ def draw(experiment: Experiment, shelf: Shelf, seeds: Sequence[int], path: Path)
     check(experiment)
     if experiment.figure is None:
         raise InputError(f"{experiment.name} is a table and has no figure; use `xcbench table {experiment.name}`")
-    if path.suffix.lower() not in FORMS:
-        raise InputError(f"a figure is written as {', '.join(FORMS)}; got {path.name!r}")
+    check_form(path)
     if experiment.figure.kind == "frequency":
-        return Drawn(_save(path, _draw_frequency(experiment, shelf)), {})
+        return Drawn(save(path, _draw_frequency(experiment, shelf)), {})
     runs, missing = _runs(experiment, shelf, seeds)
     if not runs:
         return Drawn(None, missing)
     drawing = {"bins": _draw_bins, "lines": _draw_lines, "measured": _draw_measured}[experiment.figure.kind]
-    return Drawn(_save(path, drawing(experiment, experiment.figure, shelf, runs, missing)), missing)
+    return Drawn(save(path, drawing(experiment, experiment.figure, shelf, runs, missing)), missing)
 
 
 Runs = Mapping[str, Sequence[Record]]
@@ -249,10 +248,17 @@ def _finish(
         picture.supxlabel(f"not available: {', '.join(missing)}", fontsize=7, color="#555555", x=0.01, ha="left")
 
 
-def _save(path: Path, pictures: Iterator[Picture]) -> Path:
+def check_form(path: Path) -> None:
+    """Refuse a file name that is no picture's before anything is computed for it."""
+    if path.suffix.lower() not in FORMS:
+        raise InputError(f"a figure is written as {', '.join(FORMS)}; got {path.name!r}")
+
+
+def save(path: Path, pictures: Iterator[Picture]) -> Path:
+    """Write what a drawing yields as a png, pdf or svg file; the same runs give the same bytes."""
     for picture in pictures:
         with in_plain_words(path.parent), atomic_file(path) as part:
-            # No dates inside: the same runs give the same file.
+            # No dates inside.
             metadata = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(path.suffix.lower(), {})
             picture.savefig(part, format=path.suffix[1:].lower(), metadata=metadata)
     return path

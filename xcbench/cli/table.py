@@ -126,22 +126,41 @@ def plot(name: str, /, *, where: Where = HERE, output: Path | None = None) -> No
     Parameters
     ----------
     name
-        A figure that `xcbench list tables` shows, such as decaf/figure6, or the path of a YAML file.
+        A figure that `xcbench list tables` shows, such as decaf/figure6, or the path of a YAML file; or `tradeoff`:
+        accuracy against time for every method that has run on a dataset.
     output
         The file to write (.png, .pdf or .svg); by default named after figure and dataset, in this folder.
     """
     from xcbench.bench import experiments, plots
 
+    if name == "tradeoff":
+        _plot_tradeoff(where, output)
+        return
     experiment = experiments.load(name)
     shelves, seeds = where.of(experiment)
     for shelf in shelves:
-        path = output or Path(f"{experiment.name.replace('/', '-')}-{shelf.data.name}.png")
-        if output and len(shelves) > 1:
-            path = output.with_name(f"{output.stem}-{shelf.data.name}{output.suffix}")
-        drawn = plots.draw(experiment, shelf, seeds, path)
+        drawn = plots.draw(experiment, shelf, seeds, _picture(experiment.name, shelf, output, len(shelves)))
         for row, reason in drawn.missing.items():
             _say(f"{row}: not available: {reason}")
         print(f"{name} on {shelf.data.name}: {drawn.path or 'there is nothing to draw yet'}")
+
+
+def _plot_tradeoff(where: Where, output: Path | None) -> None:
+    from xcbench.bench import tables
+    from xcbench.bench.store import Store
+    from xcbench.bench.tradeoff import draw_tradeoff
+
+    shelves = tables.shelves(where.dataset or ("lf-debian-4k",), Store(where.store))
+    for shelf in shelves:
+        path = draw_tradeoff(shelf, _picture("tradeoff", shelf, output, len(shelves)))
+        print(f"tradeoff on {shelf.data.name}: {path or 'there is nothing to draw yet'}")
+
+
+def _picture(name: str, shelf: "Shelf", output: Path | None, count: int) -> Path:
+    """The file to draw into; several datasets given one name get one file each."""
+    if output is None:
+        return Path(f"{name.replace('/', '-')}-{shelf.data.name}.png")
+    return output.with_name(f"{output.stem}-{shelf.data.name}{output.suffix}") if count > 1 else output
 
 
 def _say(line: str) -> None:

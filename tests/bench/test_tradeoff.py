@@ -1,0 +1,86 @@
+"""Accuracy against time: which runs count, what is on the front, and the picture."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from tests.bench.test_plots import ink
+from xcbench.bench.run import run
+from xcbench.bench.spec import RunSpec
+from xcbench.bench.tradeoff import draw_tradeoff, front, standings
+from xcbench.cli import main
+from xcbench.errors import InputError
+
+
+def test_the_front_is_what_nothing_else_beats():
+    cost = [1, 2, 3, 4, 2, 1]
+    gain = [5, 7, 6, 9, 7, 4]
+    # (3, 6) is dearer and worse than (2, 7); (1, 4) as cheap as (1, 5) but worse; two equals are both on it.
+    assert front(cost, gain).tolist() == [True, True, False, True, True, False]
+
+
+def test_the_front_against_its_definition():
+    rng = np.random.default_rng(0)
+    cost, gain = rng.integers(0, 8, 60), rng.integers(0, 8, 60)
+    for i, on_it in enumerate(front(cost, gain)):
+        beaten = any(
+            cost[j] <= cost[i] and gain[j] >= gain[i] and (cost[j], gain[j]) != (cost[i], gain[i]) for j in range(60)
+        )
+        assert on_it != beaten
+
+
+@pytest.fixture
+def runs(shelf):
+    for spec in (
+        RunSpec("knn"),
+        RunSpec("knn", seed=1),
+        RunSpec("knn", ablations=("text",)),
+        RunSpec("label-text"),
+        RunSpec("popularity"),
+        RunSpec("knn", overrides={"neighbours": 3}),
+    ):
+        run(spec, data=shelf.data, store=shelf.store)
+    return list(shelf.store.records())
+
+
+def test_only_plain_runs_count_and_seeds_are_averaged(runs, shelf):
+    found = {s.method: s for s in standings(runs, shelf.data.fingerprint)}
+    assert sorted(found) == ["knn", "label-text", "popularity"]
+    plain = [r for r in runs if r.method == "knn" and not r.ablations and not r.overrides]
+    assert found["knn"].costs["train_s"] == pytest.approx(np.mean([r.train_seconds for r in plain]))
+    assert found["knn"].gains["P@1"].value == 100
+    assert standings(runs, "of other data") == []
+
+
+def test_an_older_version_of_a_method_is_left_out(runs, shelf):
+    old = dataclasses.replace(
+        next(r for r in runs if r.method == "popularity"), method_version="0", train_seconds=1e6, finished="1999"
+    )
+    found = {s.method: s for s in standings([old, *runs], shelf.data.fingerprint)}
+    assert found["popularity"].costs["train_s"] < 1e6
+
+
+def test_the_picture(runs, shelf, tmp_path):
+    path = draw_tradeoff(shelf, tmp_path / "t.png")
+    assert path is not None
+    assert 0.01 < ink(path) < 0.6
+    with pytest.raises(InputError, match=r"\.png, \.pdf, \.svg"):
+        draw_tradeoff(shelf, tmp_path / "t.gif")
+
+
+def test_the_verb(runs, shelf, tmp_path, capsys):
+    where = ["--dataset", shelf.source, "--store", str(shelf.store.folder)]
+    with pytest.raises(SystemExit) as end:
+        main(["plot", "tradeoff", *where, "--output", str(tmp_path / "t.svg")])
+    assert not end.value.code
+    assert str(tmp_path / "t.svg") in capsys.readouterr().out
+    picture = (tmp_path / "t.svg").read_text()
+    assert "far below" in picture or "popularity" in picture
+
+
+def test_nothing_to_draw_is_said(shelf, capsys):
+    with pytest.raises(SystemExit) as end:
+        main(["plot", "tradeoff", "--dataset", shelf.source, "--store", str(shelf.store.folder)])
+    assert not end.value.code
+    assert "nothing to draw yet" in capsys.readouterr().out
