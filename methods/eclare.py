@@ -20,18 +20,23 @@ from torch import Tensor, nn
 
 from xcbench.bench import Ablation, Method, Run, Stage, StageWork, register_method
 from xcbench.bench.contract import Patch
-from xcbench.data import Dataset, TopK
-from xcbench.evaluate import frequency_bins
-from xcbench.labels import Clustering
-from xcbench.labels.centroids import dense_centroids, sparse_centroids
-from xcbench.labels.clustering import balanced_clusters, cluster_count, random_clusters
-from xcbench.labels.graph import cluster_graph, cooccurrence, prune_by_cosine
+from xcbench.data import Dataset, Split, TopK
+from xcbench.evaluate.bins import mean_by_frequency
+from xcbench.labels import (
+    Clustering,
+    balanced_clusters,
+    cluster_count,
+    cluster_graph,
+    dense_centroids,
+    meta_targets,
+    meta_text,
+    personalised_pagerank,
+    random_clusters,
+    sparse_centroids,
+)
 from xcbench.labels.information import information_lost
+from xcbench.labels.label_graph import LabelGraph
 from xcbench.labels.matrices import unit_rows
-from xcbench.labels.meta_labels import meta_targets, meta_text
-from xcbench.labels.normalise import perron, two_sided
-from xcbench.labels.pagerank import personalised_pagerank
-from xcbench.labels.walk import random_walk_graph
 from xcbench.nn import (
     ComponentAttention,
     DocumentEncoder,
@@ -55,6 +60,7 @@ from xcbench.train import (
     Schedule,
     Training,
     all_classifiers,
+    folded,
     halving_after,
     learnable,
     log_odds,
@@ -63,24 +69,6 @@ from xcbench.train import (
 
 Floats = npt.NDArray[np.float32]
 Longs = npt.NDArray[np.int64]
-
-FREQUENCY_BINS = 5
-
-
-@dataclass(frozen=True)
-class GraphConfig:
-    """Section 3.1: G = A^-1/2 G^c B^-1/2, where G^c_lm says how often a walk from label l comes by label m."""
-
-    counts: Literal["walk", "cooccurrence"] = "walk"
-    walk_length: int = 400
-    restart: float = 0.8
-    head_threshold: int = 500
-    """Labels with more training points than this have no edges, and are clustered among themselves."""
-    top: int = 10
-    """How many neighbours a label keeps beside itself."""
-    farthest: float = 1.0
-    """From Module II on, neighbours whose text is farther than this cosine distance are forgotten."""
-    normalisation: Literal["two-sided", "perron"] = "two-sided"
 
 
 @dataclass(frozen=True)
@@ -134,8 +122,11 @@ class EclareConfig:
     """Whether the neighbours of a training point's candidates are candidates too."""
     game: GameMode = "code"
     """GAME's form, for clusters and for labels: the authors' code's, the paper's, or none."""
+    freeze: bool = True
+    """Keep E fixed after Module I, as the paper does."""
     reduction: Literal["mean", "batch"] = "batch"
-    graph: GraphConfig = field(default_factory=GraphConfig)
+    graph: LabelGraph = field(default_factory=LabelGraph)
+    """Section 3.1. Head labels are also clustered among themselves; `farthest` counts from Module II on."""
     classifier: ClassifierConfig = field(default_factory=ClassifierConfig)
     surrogate: ModuleConfig = field(default_factory=lambda: _module(10, 300))
     shortlister: ModuleConfig = field(default_factory=lambda: _module(10, 300))
@@ -180,17 +171,15 @@ class LabelClassifiers(nn.Module):
         w = sum(z[1:], z[0]) if self.attention is None else self.attention(*z)
         return w, None if self.bias is None else self.bias(labels)
 
-    def names(self) -> list[str]:
-        orders = () if self.text is None else self.text.orders
-        of_text = ["LTE" if k == 0 else "GALE" if k == 1 else f"GALE, {k} hops" for k in orders]
-        return of_text if self.z3 is None else [*of_text, "refinement"]
-
     @torch.no_grad()
-    def strengths(self) -> Floats:
-        """[L, c]: how much of each classifier a component makes up, its weight times its length."""
+    def strengths(self) -> dict[str, Floats]:
+        """How much of each classifier its components make up: their weights times their lengths (Figure 9)."""
+        orders = [] if self.text is None else self.text.orders
+        names = ["LTE" if k == 0 else "GALE" if k == 1 else f"GALE, {k} hops" for k in orders]
         z = self.eval().components(None)
         lengths = torch.stack([torch.linalg.vector_norm(part, dim=1) for part in z], 1)
-        return (lengths if self.attention is None else lengths * self.attention.weights(*z)).numpy()
+        parts = lengths if self.attention is None else lengths * self.attention.weights(*z)
+        return dict(zip([*names, "refinement"], parts.T.cpu().numpy(), strict=False))
 
 
 @register_method("eclare")
@@ -231,11 +220,14 @@ class Eclare(Method[EclareConfig]):
         stages = self.stages(data, run)
         surrogate, shortlister, extreme = (stages[name] for name in ("surrogate", "shortlister", "extreme"))
         run.report("LMI", shortlister["LMI"])
-        run.report("component_weight", _by_frequency(extreme["strengths"], extreme["components"], data.label_frequency))
+        run.report("component_weight", mean_by_frequency(extreme["strengths"], data.label_frequency))
         found = self._beam(shortlister)
-        game = Game(self._normalised(shortlister["graph"]), found.beam, self.config.game)
-        E = surrogate["E"]
-        first, second = (FixedEncoder(**stage["encoder"], E=E) for stage in (shortlister, extreme))
+        game = Game(self.config.graph.normalise(shortlister["graph"]), found.beam, self.config.game)
+        frozen = self.config.freeze
+        first, second = (
+            FixedEncoder(**stage["encoder"], E=(surrogate if frozen else stage)["E"])
+            for stage in (shortlister, extreme)
+        )
         return CascadePredictor(first, second, BeamPredictor.of(found, extreme["W"], extreme["bias"], game))
 
     def stages(self, data: Dataset, run: Run) -> Mapping[str, Stage]:
@@ -244,11 +236,16 @@ class Eclare(Method[EclareConfig]):
             run.log(f"dataset {data.name!r} has no label text: every classifier is a free vector")
         seen = (data,) if clean is data else (data, clean)
         counting = {key: value for key, value in vars(c.graph).items() if key not in ("farthest", "normalisation")}
-        made = {"size": (c.dim, c.clusters, c.cluster_factor), "by": c.clusters_by, "reduction": c.reduction}
-        made["normalisation"] = c.graph.normalisation
+        made: dict[str, Any] = {"size": (c.dim, c.clusters, c.cluster_factor), "by": c.clusters_by}
+        made |= {"reduction": c.reduction, "normalisation": c.graph.normalisation}
+        fixed = {"graph": c.graph, "classifier": c.classifier, "freeze": c.freeze}
         learnt = {key: value for key, value in vars(c.classifier).items() if key not in ("refinement", "start")}
         graph = run.stage(
-            "graph", lambda work: {"graph": self._counts(clean, work.seed)}, data=clean, config=counting, shared=True
+            "graph",
+            lambda work: {"graph": c.graph.count(clean.train.Y, work.seed)},
+            data=clean,
+            config=counting,
+            shared=True,
         )
         surrogate = run.stage(
             "surrogate", lambda work: self._surrogate(data, clean, graph, work), data=seen,
@@ -256,79 +253,68 @@ class Eclare(Method[EclareConfig]):
         )  # fmt: skip
         shortlister = run.stage(
             "shortlister", lambda work: self._shortlister(data, clean, surrogate, work), data=seen,
-            config={**made, "graph": c.graph, "classifier": c.classifier, "module": c.shortlister}, after=[surrogate],
+            config={**made, **fixed, "module": c.shortlister}, after=[surrogate],
         )  # fmt: skip
         listed = {"beam": (c.beam, c.shortlist_length), "game": c.game, "negatives": c.negatives, "expand": c.expand}
         extreme = run.stage(
             "extreme", lambda work: self._extreme(data, surrogate, shortlister, work), data=data,
-            config={**listed, "top": c.graph.top, "classifier": c.classifier, "module": c.extreme},
+            config={**listed, **fixed, "module": c.extreme},
             after=[surrogate, shortlister],
         )  # fmt: skip
         return {"graph": graph, "surrogate": surrogate, "shortlister": shortlister, "extreme": extreme}
 
     def _surrogate(self, data: Dataset, clean: Dataset, graph: Stage, work: StageWork) -> dict[str, Any]:
         """Module I: E, learnt on the task of finding clusters of labels by their text and their neighbours' text."""
-        c, points = self.config, learnable(data.train)
-        E, G = TokenEmbeddings(data.feature_count, c.dim), self._normalised(graph["graph"])
-        along = G if c.clusters_by == "graph" else None
+        c, split, counts = self.config, learnable(data.train), graph["graph"]
+        along = c.graph.normalise(counts) if c.clusters_by == "graph" else None
         clustering = self._clusters(sparse_centroids(clean.train.Y, clean.train.X, graph=along), clean, work.seed)
-        targets = meta_targets(points.Y, clustering)
-        labels = self._meta_labels(E, data, clustering, graph["graph"], c.surrogate.dropout, targets, surrogate=True)
-        task = RankAll(DocumentEncoder(ResidualBlock(c.dim, c.surrogate.dropout), E), labels, c.reduction)
-        train(task, Points(points.X, targets), c.surrogate.training, work, "surrogate")
-        return {"E": E.weight.detach().cpu().numpy()}
+        points = Points(split.X, meta_targets(split.Y, clustering))
+        E, dropout = TokenEmbeddings(data.feature_count, c.dim), c.surrogate.dropout
+        labels = self._meta_labels(E, data.Z, clustering, counts, dropout, points.true_share(), surrogate=True)
+        task = RankAll(DocumentEncoder(ResidualBlock(c.dim, dropout), E), labels, c.reduction)
+        train(task, points, c.surrogate.training, work, "surrogate")
+        return {"E": _array(E)}
 
     def _shortlister(self, data: Dataset, clean: Dataset, surrogate: Stage, work: StageWork) -> dict[str, Any]:
-        """Module II: clusters of labels that are near for E, and classifiers that find them. E is frozen from here."""
-        c, points = self.config, learnable(data.train)
-        E = TokenEmbeddings.of(surrogate["E"])
-        counts = self._counts(clean, work.seed, None if data.Z is None else E.embed(SparseRows.of(data.Z)).numpy())
+        """Module II: clusters of labels that are near for E, and classifiers that find them."""
+        c, split, E = self.config, learnable(data.train), TokenEmbeddings.of(surrogate["E"])
+        Ez = None if data.Z is None else E.embed(SparseRows.of(data.Z)).numpy()
+        counts = c.graph.count(clean.train.Y, work.seed, Ez)
+        along = c.graph.normalise(counts) if c.clusters_by == "graph" else None
         Ex = unit_rows(E.embed(SparseRows.of(clean.train.X)).numpy())
-        along = self._normalised(counts) if c.clusters_by == "graph" else None
         clustering = self._clusters(dense_centroids(clean.train.Y, Ex, along), clean, work.seed)
-        targets = meta_targets(points.Y, clustering)
-        labels = self._meta_labels(E, data, clustering, counts, c.shortlister.dropout, targets)
-        block = ResidualBlock(c.dim, c.shortlister.dropout)
-        task = RankAll(DocumentEncoder(block), labels, c.reduction)
-        train(task, Points(E.embed(SparseRows.of(points.X)), targets), c.shortlister.training, work, "shortlister")
+        documents, X = self._documents(E, split.X, c.shortlister.dropout)
+        points = Points(X, meta_targets(split.Y, clustering))
+        labels = self._meta_labels(E, data.Z, clustering, counts, c.shortlister.dropout, points.true_share())
+        task = RankAll(documents, labels, c.reduction)
+        train(task, points, c.shortlister.training, work, "shortlister")
         H, bias = all_classifiers(task, clustering.K)
         return {
-            "H": H, "bias": bias, "encoder": _folded(block), "graph": counts,
-            "cluster_of": clustering.cluster_of, "LMI": information_lost(clean.train.Y, clustering),
+            "H": H, "bias": bias, "encoder": folded(documents.block), "E": None if c.freeze else _array(E),
+            "graph": counts, "cluster_of": clustering.cluster_of, "LMI": information_lost(clean.train.Y, clustering),
         }  # fmt: skip
 
     def _extreme(self, data: Dataset, surrogate: Stage, shortlister: Stage, work: StageWork) -> dict[str, Any]:
         """Modules III and IV: classifiers that start at their neighbours' text, trained on shortlists."""
-        c, points = self.config, learnable(data.train)
-        E, G = TokenEmbeddings.of(surrogate["E"]), self._normalised(shortlister["graph"])
-        Ex = E.embed(SparseRows.of(points.X))
-        listed = self._candidates(Ex, points.Y, shortlister, G)
-        batches = Points(Ex, points.Y, listed)
-        labels = self._labels(E, data.Z, G, c.extreme.dropout, _share_of_candidates(batches))
-        block = ResidualBlock(c.dim, c.extreme.dropout)
-        task = RankShortlist(DocumentEncoder(block), labels, c.reduction)
-        train(task, batches, c.extreme.training, work, "extreme")
+        c, split, G = self.config, learnable(data.train), self.config.graph.normalise(shortlister["graph"])
+        E = TokenEmbeddings.of(surrogate["E"] if c.freeze else shortlister["E"])
+        documents, X = self._documents(E, split.X, c.extreme.dropout)
+        points = Points(X, split.Y, self._candidates(E, split, shortlister, G))
+        labels = self._labels(E, data.Z, G, c.extreme.dropout, points.true_share())
+        task = RankShortlist(documents, labels, c.reduction)
+        train(task, points, c.extreme.training, work, "extreme")
         W, bias = all_classifiers(task, data.label_count)
         return {
-            "W": W,
-            "bias": bias,
-            "encoder": _folded(block),
+            "W": W, "bias": bias, "encoder": folded(documents.block), "E": None if c.freeze else _array(E),
             "strengths": labels.strengths(),
-            "components": labels.names(),
-        }
+        }  # fmt: skip
 
-    def _counts(self, data: Dataset, seed: int, vectors: Floats | None = None) -> sp.csr_array:
-        """G^c; with the labels' vectors, without neighbours whose text is far away."""
-        g = self.config.graph
-        if g.counts == "cooccurrence":
-            counts = cooccurrence(data.train.Y, g.head_threshold, g.top)
-            return counts if vectors is None else prune_by_cosine(counts, vectors, g.farthest)
-        return random_walk_graph(
-            data.train.Y, g.walk_length, g.restart, g.head_threshold, g.top, seed, vectors, g.farthest
-        )
-
-    def _normalised(self, counts: sp.csr_array) -> sp.csr_array:
-        return two_sided(counts) if self.config.graph.normalisation == "two-sided" else perron(counts)
+    def _documents(self, E: TokenEmbeddings, X: sp.csr_array, dropout: float) -> tuple[DocumentEncoder, Any]:
+        """The document side and what it reads: tokens, or the constant E x once E is frozen."""
+        block = ResidualBlock(self.config.dim, dropout)
+        if self.config.freeze:
+            return DocumentEncoder(block), E.embed(SparseRows.of(X))
+        return DocumentEncoder(block, E), X
 
     def _clusters(self, centroids: sp.csr_array | Floats, data: Dataset, seed: int) -> Clustering:
         """Balanced 2-means; head labels by themselves."""
@@ -339,13 +325,12 @@ class Eclare(Method[EclareConfig]):
         return balanced_clusters(centroids, K, data.label_frequency > self.config.graph.head_threshold, seed)
 
     def _meta_labels(
-        self, E: TokenEmbeddings, data: Dataset, clustering: Clustering, counts: sp.csr_array, dropout: float,
-        targets: sp.csr_array, surrogate: bool = False,
+        self, E: TokenEmbeddings, Z: sp.csr_array | None, clustering: Clustering, counts: sp.csr_array,
+        dropout: float, share: float, surrogate: bool = False,
     ) -> LabelClassifiers:  # fmt: skip
         """Clusters as labels, with the text of all their members and the edges between these."""
-        U = None if data.Z is None else meta_text(data.Z, clustering)
-        G = self._normalised(cluster_graph(counts, clustering, self.config.graph.top))
-        return self._labels(E, U, G, dropout, targets.nnz / max(1, np.prod(targets.shape)), surrogate)
+        G = self.config.graph.normalise(cluster_graph(counts, clustering, self.config.graph.top))
+        return self._labels(E, None if Z is None else meta_text(Z, clustering), G, dropout, share, surrogate)
 
     def _labels(
         self, E: TokenEmbeddings, Z: sp.csr_array | None, G: sp.csr_array, dropout: float, share: float,
@@ -355,7 +340,7 @@ class Eclare(Method[EclareConfig]):
         c, D = self.config.classifier, self.config.dim
         free = Z is None or (c.refinement and not surrogate)
         orders = () if Z is None else range(0 if c.text else 1, c.hops + 1)
-        text = None if Z is None else NeighbourText(E, Z, G, orders, frozen=not surrogate)
+        text = None if Z is None else NeighbourText(E, Z, G, orders, frozen=self.config.freeze and not surrogate)
         z3 = LabelBank(G.shape[0], D, self._start(E, Z, G)) if free else None
         attention = ComponentAttention(len(orders) + free, D, dropout) if c.mixture == "attention" else None
         bias = LabelBank(G.shape[0], start=torch.full((G.shape[0],), log_odds(share))) if c.prior_bias else None
@@ -372,7 +357,8 @@ class Eclare(Method[EclareConfig]):
     def _start(self, E: TokenEmbeddings, Z: sp.csr_array | None, G: sp.csr_array) -> Tensor:
         """Module III."""
         if Z is None:
-            return torch.empty(G.shape[0], self.config.dim).uniform_(-1, 1) / self.config.dim**0.5
+            bound = self.config.dim**-0.5
+            return torch.empty(G.shape[0], self.config.dim).uniform_(-bound, bound)
         Ez = E.embed(SparseRows.of(Z))
         return Ez if self.config.classifier.start == "text" else weighted_sums(SparseRows.of(G), Ez)
 
@@ -381,39 +367,19 @@ class Eclare(Method[EclareConfig]):
         c, H = self.config, shortlister["H"]
         clustering = Clustering.of(shortlister["cluster_of"], len(H))
         beam = min(len(H), c.beam or -(-c.shortlist_length * len(H) // len(clustering.cluster_of)))
-        G = self._normalised(cluster_graph(shortlister["graph"], clustering, c.graph.top))
+        G = self.config.graph.normalise(cluster_graph(shortlister["graph"], clustering, c.graph.top))
         return BeamShortlister.of(H, clustering, beam, shortlister["bias"], Game(G, beam, c.game))
 
-    def _candidates(self, Ex: Tensor, Y: sp.csr_array, shortlister: Stage, G: sp.csr_array) -> Candidates:
+    def _candidates(self, E: TokenEmbeddings, split: Split, shortlister: Stage, G: sp.csr_array) -> Candidates:
         """What each training point is held against in Module IV."""
         if self.config.negatives == "pagerank":
-            near = personalised_pagerank(G, Y, top=min(self.config.shortlist_length, G.shape[0]))
+            near = personalised_pagerank(G, split.Y, top=min(self.config.shortlist_length, G.shape[0]))
             return Candidates.of_labels(TopK.from_csr(near).indices, G.shape[0])
-        found = self._beam(shortlister)
+        found, encode = self._beam(shortlister), FixedEncoder(**shortlister["encoder"], E=_array(E))
         members = found.clustering.to_csr().T.tocsr()
-        x = FixedEncoder(**shortlister["encoder"], E=np.empty((0, 0), np.float32)).of_embedded(Ex)
-        return Candidates(
-            found.clusters(x).indices, SparseRows.of((members @ G if self.config.expand else members).tocsr())
-        )
+        members = (members @ G).tocsr() if self.config.expand else members
+        return Candidates(found.clusters(encode(split.X)).indices, SparseRows.of(members))
 
 
-def _share_of_candidates(points: Points) -> float:
-    """Which share of the candidates is true."""
-    listed = points.cut(np.arange(min(len(points), 1000))).shortlists
-    assert listed is not None
-    return float(listed.entries.values.mean()) if len(listed.entries.values) else 0.0
-
-
-def _folded(block: ResidualBlock) -> dict[str, Floats]:
-    block.eval()
-    return {name: part.detach().cpu().numpy() for name, part in zip(("W", "b", "skip"), block.folded(), strict=True)}
-
-
-def _by_frequency(strengths: Floats, names: Sequence[str], frequency: Longs) -> dict[str, Any]:
-    """Figure 9: the mean strength of each component among labels of like frequency."""
-    bins = frequency_bins(frequency, FREQUENCY_BINS)
-    groups = [np.flatnonzero(bins == number) for number in range(FREQUENCY_BINS)]
-    groups = [group for group in groups if len(group)]
-    means = np.stack([strengths[group].mean(axis=0) for group in groups], axis=1)
-    lines = {name: line.tolist() for name, line in zip(names, means, strict=True)}
-    return {"x": [float(frequency[group].mean()) for group in groups], "y": lines}
+def _array(E: TokenEmbeddings) -> Floats:
+    return E.weight.detach().cpu().numpy()

@@ -105,7 +105,7 @@ def draw_neighbourhood(found: Neighbourhood, path: Path) -> None:
         _edges(axes, found, at)
         points = np.array([neighbour.training_points for neighbour in found.neighbours])
         colours = [look(1 if neighbour.label == found.label else 2).colour for neighbour in found.neighbours]
-        axes.scatter(*at.T, s=40 + 60 * np.log1p(points), color=colours, edgecolors=INK, zorder=2)
+        axes.scatter(at[:, 0], at[:, 1], s=40 + 60 * np.log1p(points), color=colours, edgecolors=INK, zorder=2)
         _names(axes, [found.neighbours[place].title for place in others], at[others])
         axes.set(xlim=(-2, 2), ylim=(-1.35, 1.35))
         axes.set_axis_off()

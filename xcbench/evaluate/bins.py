@@ -1,6 +1,7 @@
 """Labels by frequency: how much of a metric comes from the tail, and how much from the head."""
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +30,16 @@ def frequency_bins(
     bins = np.empty(len(order), np.int64)
     bins[order] = np.minimum(middle * count // max(rising.sum(), 1), count - 1)
     return bins
+
+
+def mean_by_frequency(
+    of_labels: Mapping[str, npt.NDArray[np.floating]], label_frequency: npt.NDArray[np.integer], count: int = 5
+) -> dict[str, Any]:
+    """Curves over frequency: y holds, by name, the mean of a quantity in each bin with labels, x their frequency."""
+    bins = frequency_bins(label_frequency, count)
+    inside = [np.flatnonzero(bins == number) for number in range(count) if np.any(bins == number)]
+    lines = {name: [float(values[labels].mean()) for labels in inside] for name, values in of_labels.items()}
+    return {"x": [float(label_frequency[labels].mean()) for labels in inside], "y": lines}
 
 
 def contributions(evaluation: Evaluation, metric: str, bins: npt.NDArray[np.integer], count: int) -> list[PointScores]:

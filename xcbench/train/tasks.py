@@ -98,18 +98,30 @@ class NeighbourText(nn.Module):
         super().__init__()
         self.Z, self.G, self.orders = SparseRows.of(Z), SparseRows.of(G), orders
         self.E = None if frozen else E
-        for k, table in enumerate(self._propagated(E.embed(self.Z)) if frozen else ()):
+        for k, table in enumerate(self._of_all(E.embed(self.Z)) if frozen else ()):
             self.register_buffer(f"table{k}", table, persistent=False)
 
     def forward(self, labels: Longs | None = None) -> list[Tensor]:
-        tables = list(self.buffers(recurse=False)) if self.E is None else self._propagated(self.E(self.Z))
-        return tables if labels is None else [table[torch.from_numpy(labels)] for table in tables]
+        if self.E is None:
+            tables = self.buffers(recurse=False)
+            return [table if labels is None else table[torch.from_numpy(labels)] for table in tables]
+        return self._of_all(self.E(self.Z)) if labels is None else [self._of_some(labels, k) for k in self.orders]
 
-    def _propagated(self, r: Tensor) -> list[Tensor]:
+    def _of_all(self, r: Tensor) -> list[Tensor]:
         powers = [r]
         while len(powers) <= max(self.orders):
             powers.append(weighted_sums(self.G, powers[-1]))
         return [powers[k] for k in self.orders]
+
+    def _of_some(self, labels: Longs, order: int) -> Tensor:
+        """Only what these labels need: the text of their neighbours, and of theirs."""
+        assert self.E is not None
+        if order == 0:
+            return self.E(self.Z.take(labels))  # type: ignore[no-any-return]
+        edges = self.G.take(labels)
+        near, places = np.unique(edges.columns, return_inverse=True)
+        among = SparseRows(edges.starts, places.astype(np.int32), edges.values, len(near))
+        return weighted_sums(among, self._of_some(near.astype(np.int64), order - 1))
 
 
 class FreeLabels(nn.Module):
