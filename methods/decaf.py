@@ -184,14 +184,15 @@ class Decaf(Method[DecafConfig]):
     def fit(self, data: Dataset, run: Run) -> CascadePredictor:
         stages = self.stages(data, run)
         surrogate, shortlister, extreme = (stages[name] for name in ("surrogate", "shortlister", "extreme"))
-        if shortlister["recall"] is not None:
-            run.report("shortlist_recall", shortlister["recall"])
         first, second = (
             FixedEncoder(**stage["encoder"], E=surrogate["E"] if stage["E"] is None else stage["E"])
             for stage in (shortlister, extreme)
         )
         found, W, bias = self._found(shortlister), extreme["W"], extreme["bias"]
         if isinstance(found, BeamShortlister):
+            recall, size = shortlister["recall"], found.label_count / found.clustering.K
+            run.report("shortlist_recall", recall)
+            run.report("shortlist_recall_by_length", {"x": [size * beam for beam in recall["x"]], "y": recall["y"]})
             return CascadePredictor(first, second, BeamPredictor.of(found, W, bias))
         return CascadePredictor(first, second, ShortlistPredictor.of(found, self.config.shortlist_length, W, bias))
 
