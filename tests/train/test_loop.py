@@ -171,10 +171,17 @@ def test_a_checkpoint_of_another_training_is_left_alone(tmp_path):
     alone, _ = toy()
     train(alone, points, other, QUIET)
     assert same(parameters(task), parameters(alone))
-    (tmp_path / "module.safetensors").write_bytes(b"not a checkpoint")
-    again, _ = toy()
-    train(again, points, other, work)
-    assert same(parameters(again), parameters(alone))
+    whole = (tmp_path / "module.safetensors").read_bytes()
+    for broken in (b"not a checkpoint", whole[: len(whole) // 2], whole[:-1]):
+        (tmp_path / "module.safetensors").write_bytes(broken)
+        again, _ = toy()
+        train(again, points, other, work)
+        assert same(parameters(again), parameters(alone))
+    wider, points = toy(dim=9)
+    train(wider, points, other, work)  # the same plan for other tables
+    alone, _ = toy(dim=9)
+    train(alone, points, other, QUIET)
+    assert same(parameters(wider), parameters(alone))
 
 
 KILLED = """

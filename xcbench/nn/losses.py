@@ -13,6 +13,7 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import softplus
 
 from xcbench.nn import bce_kernels as kernels
 from xcbench.nn.dropout import fusable
@@ -172,7 +173,7 @@ def _to_gradient(s: Tensor, first: int, entries: SparseRows, scale: float, liste
     rows, columns, y = _entries_on(s.device, entries)
     here = (columns >= first) & (columns < first + s.shape[1])
     rows, columns, y = rows[here], columns[here] - first, y[here].to(s.dtype)
-    losses += torch.nn.functional.softplus(s.double()).sum(1)
+    losses += softplus(s.to(torch.promote_types(s.dtype, torch.float32))).sum(1, dtype=torch.float64)
     losses.index_add_(0, rows, -(y * s[rows, columns]).double())
     s.sigmoid_().index_put_((rows, columns), -y, accumulate=True)
 
@@ -180,7 +181,7 @@ def _to_gradient(s: Tensor, first: int, entries: SparseRows, scale: float, liste
 def _scaled(grads: Sequence[Tensor | None], types: Sequence[torch.dtype | None], factor: Tensor) -> list[Tensor | None]:
     """Gradients times what arrives from above, which is 1 unless losses are mixed or spread over processes."""
     if factor.device.type == "cpu" and factor.item() == 1.0:
-        return list(grads)
+        return [None if g is None else g.to(t) for g, t in zip(grads, types, strict=True)]
     return [None if g is None else (g * factor).to(t) for g, t in zip(grads, types, strict=True)]
 
 
@@ -188,7 +189,7 @@ def _gathered_bce(scores: Tensor, entries: SparseRows) -> Tensor:
     """Loss of the listed pairs in plain torch, from the scores of all."""
     rows, columns, y = _entries_on(scores.device, entries)
     s = scores[rows, columns]
-    return (torch.nn.functional.softplus(s) - y.to(s.dtype) * s).sum()
+    return (softplus(s) - y.to(s.dtype) * s).sum()
 
 
 def _entries_on(device: torch.device, entries: SparseRows) -> tuple[Tensor, Tensor, Tensor]:

@@ -54,7 +54,9 @@ class Checkpoint:
         try:
             with safe_open(self.path, "pt") as file:
                 header = json.loads((file.metadata() or {}).get("training", "{}"))
-                if header.get("identity") != self.identity or set(file.keys()) != set(tensors):
+                names = list(file.keys())
+                shapes = {name: file.get_slice(name).get_shape() for name in names}
+                if header.get("identity") != self.identity or shapes != {n: [*t.shape] for n, t in tensors.items()}:
                     return None
                 with torch.no_grad():
                     for name, t in tensors.items():
