@@ -11,7 +11,7 @@ from xcbench.bench.check import check_method
 from xcbench.data import Dataset, Split
 from xcbench.errors import InputError
 
-NAMES = ["parabel", "bonsai", "plt", "dismec", "mach", "siamese"]
+NAMES = ["parabel", "bonsai", "plt", "dismec", "mach", "siamese", "slice"]
 baselines = pytest.mark.parametrize("name", [pytest.param(name, marks=needs(name)) for name in NAMES])
 
 
