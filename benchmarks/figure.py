@@ -1,8 +1,12 @@
-"""One measured figure, and the two ways of measuring that the benchmark modules share."""
+"""One measured figure, and the ways of measuring that the benchmark modules share."""
 
+import ctypes
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
 
 
 @dataclass(frozen=True)
@@ -45,3 +49,16 @@ def cpu_seconds(work: Callable[[], object], repeat: int = 3) -> float:
         work()
         best = min(best, time.process_time() - start)
     return best
+
+
+def grown_bytes(work: Callable[[], object]) -> int:
+    """How far the process grows while it works; 0 where the system cannot forget an earlier peak (Linux can)."""
+    forget, status = Path("/proc/self/clear_refs"), Path("/proc/self/status")
+    if not forget.exists():
+        return 0
+    if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):
+        trim(0)  # else memory that earlier work has left to the allocator would hide what this work takes
+    forget.write_text("5")
+    before = psutil.Process().memory_info().rss
+    work()
+    return 1024 * int(status.read_text().split("VmHWM:")[1].split()[0]) - before

@@ -9,11 +9,19 @@ from numba import njit
 
 from xcbench.errors import InputError
 from xcbench.labels.matrices import RowBlock, Rows, dot, pack, pattern, rows_of, stacked, unit_rows
-from xcbench.labels.seeding import STEP, below, scramble, seed_word, stream
+from xcbench.labels.seeding import STEP, scramble, seed_word, stream
 from xcbench.labels.selection import keep_largest
 from xcbench.labels.workers import each, spans
 
 LABELS_IN_A_BLOCK = 1 << 11
+ONE, HALF, LOW = np.uint64(1), np.uint64(32), np.uint64(0xFFFFFFFF)
+
+
+class Lists(NamedTuple):
+    """List i is entries[start[i]:start[i + 1]]: the points of a label, or the labels of a point."""
+
+    start: npt.NDArray[np.uint64]
+    entries: npt.NDArray[np.uint32]
 
 
 class Walk(NamedTuple):
@@ -60,23 +68,21 @@ def random_walk_graph(
 def _walkable(Y: sp.csr_array, head_threshold: int | None) -> tuple[sp.csr_array, npt.NDArray[np.int32]]:
     """Y without head labels, empty columns and empty rows, and the label ids of its columns.
 
-    Rows and columns are sorted so that labels which share points lie together: a walk then stays within the cache,
-    and the cost of a step hardly depends on L. Each label takes the smallest id in its surroundings as its place.
+    Points are sorted by the rarest of their labels, labels by the first of their points: what shares points lies
+    together, a walk stays within the cache, and the cost of a step hardly depends on L.
     """
     Y = pattern(Y)
     frequency = np.bincount(Y.indices, minlength=Y.shape[1])
     labels = np.flatnonzero((frequency > 0) & (frequency <= (Y.shape[0] if head_threshold is None else head_threshold)))
+    rarity = np.empty(len(labels), np.int32)
+    rarity[np.argsort(frequency[labels], kind="stable")] = np.arange(len(labels))
     Y = Y[:, labels]
     Y = Y[np.diff(Y.indptr) > 0]
+    if len(labels):
+        Y = Y[np.argsort(np.minimum.reduceat(rarity[Y.indices], Y.indptr[:-1]), kind="stable")]
     T = Y.T.tocsr()
-    place = np.arange(len(labels), dtype=np.int32)
-    point_place = Y.indices[Y.indptr[:-1]]
-    for _ in range(2 if len(labels) else 0):
-        place = np.minimum.reduceat(point_place[T.indices], T.indptr[:-1])
-        point_place = np.minimum.reduceat(place[Y.indices], Y.indptr[:-1])
-    order = np.argsort(place, kind="stable")
-    Y = Y[np.argsort(point_place, kind="stable")][:, order]
-    return Y, labels[order].astype(np.int32)
+    order = np.argsort(T.indices[T.indptr[:-1]], kind="stable")
+    return Y[:, order], labels[order].astype(np.int32)
 
 
 def _with_self_loops(walked: sp.csr_array, labels: npt.NDArray[np.int32]) -> sp.csr_array:
@@ -103,23 +109,27 @@ def _walk_rows(
     vectors: npt.NDArray[np.float32],
     top: int,
 ) -> RowBlock:
+    # Unsigned throughout: numba then need not ask at each access whether an index counts from the end.
+    points = Lists(points_of.indptr.view(np.uint64), points_of.indices.view(np.uint32))
+    neighbours = Lists(labels_of.indptr.view(np.uint64), labels_of.indices.view(np.uint32))
     slots = 1
     while slots < 2 * walk.length:
         slots *= 2
-    path, table = np.empty(walk.length, np.int32), np.full(slots, -1, np.int32)
-    visited, visits = np.empty(walk.length + 1, np.int32), np.empty(walk.length + 1, np.float32)
+    path, table = np.empty(walk.length, np.uint32), np.zeros(slots, np.uint32)
+    visited, visits = np.empty(walk.length + 1, np.uint32), np.empty(walk.length + 1, np.float32)
+    names = visited.view(np.int32)
     room = min(top, walk.length) + 1
     sizes = np.empty(stop - start, np.int64)
     ids, counts = np.empty(sizes.size * room, np.int32), np.empty(sizes.size * room, np.float32)
     for row in range(sizes.size):
-        home = start + row
-        _follow(points_of, labels_of, home, walk.jump, stream(walk.seed, labels[home]), path)
+        home = np.uint32(start + row)
+        _follow(points, neighbours, home, walk.jump, stream(walk.seed, labels[home]), path)
         n = _tally(path, home, table, visited, visits)
         n = _forget_distant(home, vectors, walk.least_cosine, visited, visits, n)
         for i in range(n):
-            visited[i] = labels[visited[i]]
-        n = keep_largest(visits[:n], visited[:n], top, labels[home])
-        ids[row * room : row * room + n] = visited[:n]
+            names[i] = labels[visited[i]]
+        n = keep_largest(visits[:n], names[:n], top, labels[home])
+        ids[row * room : row * room + n] = names[:n]
         counts[row * room : row * room + n] = visits[:n]
         sizes[row] = n
     return pack(room * np.arange(sizes.size), sizes, ids, counts)
@@ -127,62 +137,71 @@ def _walk_rows(
 
 @njit(cache=True)
 def _follow(
-    points_of: Rows, labels_of: Rows, home: int, jump: np.uint64, words: np.uint64, path: npt.NDArray[np.int32]
+    points: Lists,
+    neighbours: Lists,
+    home: np.uint32,
+    jump: np.uint64,
+    words: np.uint64,
+    path: npt.NDArray[np.uint32],
 ) -> None:
     """Walk from `home`, noting the label reached at each step; before a step the walk jumps back home at random."""
-    home_first, home_degree = points_of.indptr[home], points_of.indptr[home + 1] - points_of.indptr[home]
     label = home
     for step in range(path.size):
         word = scramble(words)
         # Two branches, not one address: the processor then starts on a step from home before the last one has ended.
-        if scramble(words + STEP) >> np.uint64(32) < jump:
-            point = points_of.indices[home_first + below(word, home_degree)]
+        if scramble(words + STEP) >> HALF < jump:
+            point = _one_of(points, home, word >> HALF)
         else:
-            first = points_of.indptr[label]
-            point = points_of.indices[first + below(word, points_of.indptr[label + 1] - first)]
+            point = _one_of(points, label, word >> HALF)
         words += STEP + STEP
-        first = labels_of.indptr[point]
-        label = labels_of.indices[first + below(word << np.uint64(32), labels_of.indptr[point + 1] - first)]
+        label = _one_of(neighbours, point, word & LOW)
         path[step] = label
 
 
 @njit(cache=True)
+def _one_of(lists: Lists, which: np.uint32, fraction: np.uint64) -> np.uint32:
+    """An entry of a list, chosen by 32 random bits."""
+    first, end = lists.start[np.uint64(which)], lists.start[np.uint64(which) + ONE]
+    entry: np.uint32 = lists.entries[first + (fraction * (end - first) >> HALF)]
+    return entry
+
+
+@njit(cache=True)
 def _tally(
-    path: npt.NDArray[np.int32],
-    home: int,
-    table: npt.NDArray[np.int32],
-    visited: npt.NDArray[np.int32],
+    path: npt.NDArray[np.uint32],
+    home: np.uint32,
+    table: npt.NDArray[np.uint32],
+    visited: npt.NDArray[np.uint32],
     visits: npt.NDArray[np.float32],
 ) -> int:
-    """Count the labels of a path by hashing (`table` is -1 before and after); home comes first, with at least 1."""
-    mask = np.uint32(table.size - 1)
-    visited[0] = home
-    visits[0] = 0
+    """Count the labels of a path by hashing (`table` is 0 before and after); home comes first, with at least 1."""
+    mask = np.uint64(table.size - 1)
+    visited[0], visits[0] = home, 0
     n = 1
-    for label in path:
+    for step in range(path.size):
+        label = path[step]
         if label == home:
-            visits[0] += 1
+            visits[0] += np.float32(1)
             continue
-        slot = (np.uint32(label) * np.uint32(2654435769)) >> np.uint32(8) & mask
-        while table[slot] >= 0 and visited[table[slot]] != label:
-            slot = (slot + np.uint32(1)) & mask
-        if table[slot] < 0:
+        slot = (np.uint64(label) * np.uint64(2654435769)) >> np.uint64(8) & mask
+        while table[slot] != 0 and visited[table[slot]] != label:
+            slot = (slot + ONE) & mask
+        if table[slot] == 0:
             table[slot] = n
-            visited[n] = label
-            visits[n] = 0
+            visited[n], visits[n] = label, 0
             n += 1
-        visits[table[slot]] += 1
+        visits[table[slot]] += np.float32(1)
     visits[0] = max(visits[0], np.float32(1))
-    table[:] = -1
+    table[:] = 0
     return n
 
 
 @njit(cache=True)
 def _forget_distant(
-    home: int,
+    home: np.uint32,
     vectors: npt.NDArray[np.float32],
     least_cosine: np.float32,
-    visited: npt.NDArray[np.int32],
+    visited: npt.NDArray[np.uint32],
     visits: npt.NDArray[np.float32],
     n: int,
 ) -> int:
@@ -192,7 +211,6 @@ def _forget_distant(
     kept = 1
     for i in range(1, n):
         if dot(vectors[home], vectors[visited[i]]) >= least_cosine:
-            visited[kept] = visited[i]
-            visits[kept] = visits[i]
+            visited[kept], visits[kept] = visited[i], visits[i]
             kept += 1
     return kept
