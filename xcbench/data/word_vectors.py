@@ -33,13 +33,14 @@ def learn_vectors(texts: sp.csr_array, dim: int, seed: int = 0) -> Floats:
         signs = np.sign(U[np.abs(U).argmax(axis=0), np.arange(rank)])  # an SVD leaves them open
         vectors[:, :rank] = (U * signs * np.sqrt(np.maximum(s, 0)))[:, order]
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return np.divide(vectors, lengths, out=np.zeros_like(vectors), where=lengths > 1e-6)
+    unit: Floats = np.divide(vectors, lengths, out=np.zeros_like(vectors), where=lengths > 1e-6)
+    return unit
 
 
 def read_vectors(path: Path, shape: tuple[int, int]) -> Floats:
     """An npy file with a row per feature, as the XC repository has them for its fastText vectors."""
     try:
-        vectors = np.load(path, allow_pickle=False)
+        vectors: npt.NDArray[np.generic] = np.load(path, allow_pickle=False)
     except (OSError, ValueError) as error:
         raise DataError(f"cannot be read as an npy array ({error})", path) from None
     if vectors.shape != shape or not np.issubdtype(vectors.dtype, np.floating):
