@@ -10,6 +10,7 @@ from xcbench.bench.neighbours import draw_neighbourhood, neighbourhood
 from xcbench.data import Dataset, Split, TextColumn
 from xcbench.data.binary import store_dataset
 from xcbench.errors import InputError
+from xcbench.labels.label_graph import LabelGraph
 
 
 @pytest.fixture
@@ -21,7 +22,7 @@ def three():
 
 
 def test_neighbours_come_nearest_first_with_counts_and_weights(three):
-    found = neighbourhood(three, "banana", "cooccurrence")
+    found = neighbourhood(three, "banana", LabelGraph("cooccurrence"))
     assert (found.label, found.title, found.training_points) == (1, "Banana", 3)
     # Y^T Y has rows [3 2 0], [2 3 1], [0 1 1], with sums 5, 6 and 2.
     near = {n.title: (n.count, n.weight) for n in found.neighbours}
@@ -61,8 +62,8 @@ def test_a_label_is_shown_in_the_terminal_as_json_and_as_a_picture(call, three, 
 
 def test_pictures_of_labels_alone_and_in_crowds(three, tmp_path):
     for label in ("Apple pie", "Banana"):
-        draw_neighbourhood(neighbourhood(three, label, top=1), tmp_path / "a.png")
-    alone = neighbourhood(three, "Cherry", "cooccurrence", head_threshold=0)
+        draw_neighbourhood(neighbourhood(three, label, LabelGraph(top=1)), tmp_path / "a.png")
+    alone = neighbourhood(three, "Cherry", LabelGraph(head_threshold=0))
     assert len(alone.neighbours) == 1
     draw_neighbourhood(alone, tmp_path / "b.pdf")
     assert (tmp_path / "a.png").stat().st_size > 1000

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy.sparse as sp
@@ -16,14 +16,11 @@ from xcbench.bench.plots import FORMS
 from xcbench.data import Dataset
 from xcbench.errors import InputError, unknown_name
 from xcbench.files import atomic_file
-from xcbench.labels.graph import cooccurrence
-from xcbench.labels.normalise import two_sided
-from xcbench.labels.walk import random_walk_graph
+from xcbench.labels.label_graph import LabelGraph
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-GraphKind = Literal["walk", "cooccurrence"]
 LONGEST_TITLE = 28
 
 
@@ -52,19 +49,11 @@ class Neighbourhood:
     """The weights among these neighbours, in their order."""
 
 
-def neighbourhood(
-    data: Dataset, label: str, kind: GraphKind = "walk", top: int = 10, head_threshold: int = 500, seed: int = 0
-) -> Neighbourhood:
+def neighbourhood(data: Dataset, label: str, graph: LabelGraph | None = None, seed: int = 0) -> Neighbourhood:
     """The neighbours of a label, given by its title or its number, in ECLARE's graph of a dataset."""
-    if top < 1:
-        raise InputError(f"there is at least one neighbour to show, got {top}")
-    own = find_label(data, label)
-    Y = data.train.Y
-    if kind == "walk":
-        counts = random_walk_graph(Y, head_threshold=head_threshold, top=top, seed=seed)
-    else:
-        counts = cooccurrence(Y, head_threshold, top)
-    G = two_sided(counts)
+    own, graph = find_label(data, label), graph or LabelGraph()
+    counts = graph.count(data.train.Y, seed)
+    G = graph.normalise(counts)
     row = slice(G.indptr[own], G.indptr[own + 1])
     order = np.argsort(-G.data[row], kind="stable")
     labels, weights, visits = (part[row][order] for part in (G.indices, G.data, counts.data))

@@ -41,8 +41,12 @@ def graph(
     """
     from xcbench.bench.neighbours import draw_neighbourhood, neighbourhood
     from xcbench.data import load_dataset
+    from xcbench.errors import InputError
+    from xcbench.labels.label_graph import LabelGraph
 
-    found = neighbourhood(load_dataset(dataset), label, kind, top, seed=seed)
+    if top < 1:
+        raise InputError(f"--top is at least 1, got {top}")
+    found = neighbourhood(load_dataset(dataset), label, LabelGraph(kind, top=top), seed)
     if picture is not None:
         draw_neighbourhood(found, picture)
     if json_:
