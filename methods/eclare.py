@@ -122,8 +122,8 @@ class EclareConfig:
     """Whether the neighbours of a training point's candidates are candidates too."""
     game: GameMode = "code"
     """GAME's form, for clusters and for labels: the authors' code's, the paper's, or none."""
-    freeze: bool = True
-    """Keep E fixed after Module I, as the paper does."""
+    freeze: bool = False
+    """Keep E fixed after Module I. The paper does; small data needs an E that learns on."""
     reduction: Literal["mean", "batch"] = "batch"
     graph: LabelGraph = field(default_factory=LabelGraph)
     """Section 3.1. Head labels are also clustered among themselves; `farthest` counts from Module II on."""
@@ -143,7 +143,8 @@ class EclareConfig:
 
 def _paper(dim: int, clusters: int, beam: int, first_lr: float, lr: float) -> Patch:
     """The settings of the official configs."""
-    own = {"dim": dim, "clusters": clusters, "beam": beam, "reduction": "mean", "classifier.prior_bias": False}
+    own = {"dim": dim, "clusters": clusters, "beam": beam, "freeze": True, "reduction": "mean"}
+    own |= {"classifier.prior_bias": False}
     for name, rate, epochs in (("surrogate", first_lr, 20), ("shortlister", lr, 10), ("extreme", lr, 10)):
         halving = {"kind": "halving", "at": halving_after(epochs // 2, epochs).at}
         training = {"lr": rate, "batch_size": 255, "epochs": epochs, "least_steps": 0, "schedule": halving}

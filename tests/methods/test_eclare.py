@@ -208,6 +208,7 @@ def test_presets_are_the_papers_settings():
     assert small.extreme.training.schedule.at == (0.5,)
     assert (small.surrogate.training.lr, small.extreme.training.lr) == (0.005, 0.004)
     assert {m.dropout for m in (small.surrogate, small.shortlister, small.extreme)} == {0.2}
+    assert small.freeze
     assert not small.classifier.prior_bias
 
 
