@@ -34,11 +34,11 @@ def measure() -> Iterator[Figure]:
         f"{wall:.3f} s of wall time; {memory(Y)}",
     )  # fmt: skip
     each = cost_of_a_label(dataset(10_000).train.Y)
-    for labels, repeat in ((100_000, 3), (1_000_000, 1)):
+    for labels, repeat in ((100_000, 3), (1_000_000, 2)):
         Y = dataset(labels).train.Y
         yield Figure(
             f"cost of a label's walk among {labels:,}", cost_of_a_label(Y, repeat), each, "CPU-us",
-            "a label among 10,000", at_least=0.5, note=f"1.0x is linear; {memory(Y)}",
+            "a label among 10,000", at_least=0.4, note=f"1.0x is linear; cache misses cost the rest; {memory(Y)}",
         )  # fmt: skip
     yield second_process()
 

@@ -30,7 +30,7 @@ def rows(seed, L, D, kind):
     st.integers(1, 160),
     st.sampled_from(["random", "zero", "duplicate"]),
 )
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=40)
 def test_every_label_is_in_one_cluster_and_sizes_differ_by_one(seed, L, D, K, kind):
     for features in rows(seed, L, D, kind):
         clustering = balanced_clusters(features, K, seed=seed)
@@ -150,6 +150,8 @@ def test_wrong_input_is_refused():
         balanced_clusters(np.zeros((0, 3), np.float32), 2)
     with pytest.raises(InputError, match="one cluster"):
         balanced_clusters(np.zeros((3, 3), np.float32), 0)
+    with pytest.raises(InputError, match="3 labels need a mark"):
+        balanced_clusters(np.zeros((3, 3), np.float32), 1, np.zeros(2, bool))
     with pytest.raises(InputError, match="label 1 are not finite"):
         balanced_clusters(np.array([[1, 2], [np.nan, 0]], np.float32), 2)
 

@@ -47,6 +47,11 @@ def test_product_of_empty_matrices():
     assert product(sp.csr_array((2, 4)), sp.csr_array((4, 3))).nnz == 0
 
 
+def test_product_of_matrices_that_do_not_fit():
+    with pytest.raises(InputError, match="no product"):
+        product(sp.csr_array((2, 4)), sp.csr_array((5, 3)))
+
+
 def test_keep_top_protects_the_diagonal_when_asked():
     graph = sp.csr_array(np.array([[1, 5, 4], [3, 3, 3], [0, 2, 0]], np.float32))
     assert keep_top(graph, 1).toarray().tolist() == [[1, 5, 0], [3, 3, 0], [0, 2, 0]]

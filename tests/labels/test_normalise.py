@@ -127,6 +127,8 @@ def test_threads_do_not_change_pagerank(monkeypatch):
     assert np.array_equal(*found)
 
 
-def test_pagerank_refuses_what_never_ends(graph):
+def test_pagerank_refuses_what_never_ends_or_does_not_fit(graph):
     with pytest.raises(InputError, match="restart"):
         personalised_pagerank(graph, restart=0)
+    with pytest.raises(InputError, match="graph of 15"):
+        personalised_pagerank(graph, sp.csr_array((1, 4)))

@@ -28,7 +28,7 @@ def expected_visits(Y, walk_length, restart):
 @pytest.mark.parametrize(("walk_length", "restart"), [(400, 0.8), (400, 0.2), (50, 0.0), (3, 1.0)])
 def test_visits_follow_the_exact_probabilities(walk_length, restart):
     Y = label_matrix(np.random.default_rng(0), 40, 12)
-    runs = 300
+    runs = 200
     graphs = [random_walk_graph(Y, walk_length, restart, top=None, seed=seed).toarray() for seed in range(runs)]
     mean, expected = np.mean(graphs, axis=0), expected_visits(Y, walk_length, restart)
     # The diagonal is at least 1 by decree, which shows where a walk seldom comes home.
@@ -136,3 +136,8 @@ def test_seeds_differ():
 def test_impossible_walks_are_refused(wrong):
     with pytest.raises(InputError, match="walk"):
         random_walk_graph(sp.csr_array(np.ones((2, 2), np.float32)), **wrong)
+
+
+def test_vectors_of_other_labels_are_refused():
+    with pytest.raises(InputError, match="2 labels needs as many vectors"):
+        random_walk_graph(sp.csr_array(np.ones((2, 2), np.float32)), label_vectors=np.ones((3, 4), np.float32))

@@ -39,6 +39,8 @@ def balanced_clusters(
     if L == 0 or K < 1:
         raise InputError(f"a clustering needs at least one label and one cluster, got {L} and {K}")
     heads = np.zeros(L, np.bool_) if heads is None else heads
+    if heads.shape != (L,):
+        raise InputError(f"{L} labels need a mark each for being heads, got {heads.shape}")
     groups = [np.flatnonzero(~heads), np.flatnonzero(heads)]
     K = min(K, len(groups[0]) or L)
     largest = -(-(len(groups[0]) or L) // K)

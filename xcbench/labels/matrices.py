@@ -72,6 +72,19 @@ def pack(
     return sizes, packed_ids, packed_values
 
 
+@njit(cache=True)
+def place_rows(
+    block: RowBlock, at: npt.NDArray[np.int64], ids: npt.NDArray[np.int32], values: npt.NDArray[np.float32]
+) -> None:
+    """Write each row of a block to its place in the arrays of a matrix."""
+    sizes, block_ids, block_values = block
+    end = 0
+    for row in range(sizes.size):
+        start, end = end, end + sizes[row]
+        ids[at[row] : at[row] + sizes[row]] = block_ids[start:end]
+        values[at[row] : at[row] + sizes[row]] = block_values[start:end]
+
+
 def stacked(blocks: Sequence[RowBlock], width: int) -> sp.csr_array:
     """The matrix whose rows the blocks hold, one after the other, with columns in order."""
     indptr = np.concatenate([np.zeros(1, np.int64), *(sizes for sizes, _, _ in blocks)]).cumsum()

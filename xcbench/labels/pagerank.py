@@ -30,6 +30,8 @@ def personalised_pagerank(
     if not 0 < restart <= 1 or tolerance <= 0:
         raise InputError(f"PageRank needs 0 < restart <= 1 and a positive tolerance, got {restart} and {tolerance}")
     L = graph.shape[0]
+    if starts is not None and starts.shape[1] != L:
+        raise InputError(f"starts over {starts.shape[1]} labels do not fit a graph of {L}")
     starts = sp.csr_array(sp.eye_array(L, dtype=np.float32)) if starts is None else by_row(starts)
     P, s = rows_of(by_row(graph)), rows_of(starts)
     parts = spans(starts.shape[0], ROWS_IN_A_BLOCK)

@@ -8,6 +8,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 from numba import njit
 
+from xcbench.errors import InputError
 from xcbench.labels.matrices import RowBlock, Rows, pack, rows_of, stacked
 from xcbench.labels.selection import keep_largest
 from xcbench.labels.workers import each
@@ -28,6 +29,8 @@ def product(
     With `diagonal`, entry (r, r) stays in any case where it is not zero. Each thread makes a block of rows at a time
     that holds at most `block` entries before the cut (a single row may hold more). Columns come out sorted.
     """
+    if A.shape[1] != B.shape[0]:
+        raise InputError(f"matrices of {A.shape} and {B.shape} have no product")
     a, b, width = rows_of(A), rows_of(B), B.shape[1]
     floor = np.full(A.shape[0], -np.inf, np.float32) if above is None else above.astype(np.float32, copy=False)
     room = _room(a, b, width)

@@ -8,20 +8,26 @@ import scipy.sparse as sp
 from numba import njit
 
 from xcbench.errors import InputError
-from xcbench.labels.matrices import RowBlock, Rows, dot, pack, pattern, rows_of, stacked, unit_rows
+from xcbench.labels.matrices import RowBlock, Rows, dot, pack, pattern, place_rows, rows_of, unit_rows
 from xcbench.labels.seeding import STEP, scramble, seed_word, stream
 from xcbench.labels.selection import keep_largest
 from xcbench.labels.workers import each, spans
 
 LABELS_IN_A_BLOCK = 1 << 11
-ONE, HALF, LOW = np.uint64(1), np.uint64(32), np.uint64(0xFFFFFFFF)
+ONE, TWO, HALF, LOW = np.uint64(1), np.uint64(2), np.uint64(32), np.uint64(0xFFFFFFFF)
 
 
-class Lists(NamedTuple):
-    """List i is entries[start[i]:start[i + 1]]: the points of a label, or the labels of a point."""
+class Books(NamedTuple):
+    """Who carries what, laid out so that a step of a walk touches few cache lines.
 
-    start: npt.NDArray[np.uint64]
-    entries: npt.NDArray[np.uint32]
+    A label's entry is its id, the number of its points, and where in the other book these stand; a point's entry is
+    the number of its labels, and where these stand. Unsigned, since numba then need not ask at each access whether
+    an index counts from the end.
+    """
+
+    of_labels: npt.NDArray[np.uint32]
+    of_points: npt.NDArray[np.uint32]
+    label_at: npt.NDArray[np.uint32]
 
 
 class Walk(NamedTuple):
@@ -55,14 +61,15 @@ def random_walk_graph(
             f"a walk has at least 1 step and restarts with probability 0 to 1, got {walk_length}, {restart}"
         )
     L = Y.shape[1]
-    Y, labels = _walkable(Y, head_threshold)
-    vectors = np.zeros((0, 0), np.float32) if label_vectors is None else unit_rows(label_vectors)[labels]
-    labels_of, points_of = rows_of(Y), rows_of(Y.T.tocsr())
+    vectors = np.zeros((0, 0), np.float32) if label_vectors is None else unit_rows(label_vectors)
+    if label_vectors is not None and len(vectors) != L:
+        raise InputError(f"a graph of {L} labels needs as many vectors, got {len(vectors)}")
+    books, labels = _books(*_walkable(Y, head_threshold))
     walk = Walk(walk_length, np.uint64(restart * 2.0**32), seed_word(seed), np.float32(1 - limit))
     most = walk_length + 1 if top is None else top
     parts = spans(len(labels), LABELS_IN_A_BLOCK)
-    walked = each(lambda rows: _walk_rows(points_of, labels_of, labels, *rows, walk, vectors, most), parts)
-    return _with_self_loops(stacked(walked, L), labels)
+    walked = each(lambda rows: _walk_rows(books, *rows, walk, vectors, most), parts)
+    return _in_label_order(walked, labels, L)
 
 
 def _walkable(Y: sp.csr_array, head_threshold: int | None) -> tuple[sp.csr_array, npt.NDArray[np.int32]]:
@@ -77,41 +84,55 @@ def _walkable(Y: sp.csr_array, head_threshold: int | None) -> tuple[sp.csr_array
     rarity = np.empty(len(labels), np.int32)
     rarity[np.argsort(frequency[labels], kind="stable")] = np.arange(len(labels))
     Y = Y[:, labels]
-    Y = Y[np.diff(Y.indptr) > 0]
-    if len(labels):
-        Y = Y[np.argsort(np.minimum.reduceat(rarity[Y.indices], Y.indptr[:-1]), kind="stable")]
+    points = np.flatnonzero(np.diff(Y.indptr))
+    if len(points):
+        rarest = np.minimum.reduceat(rarity[Y.indices], Y.indptr[points])
+        Y = Y[points[np.argsort(rarest, kind="stable")]]
     T = Y.T.tocsr()
     order = np.argsort(T.indices[T.indptr[:-1]], kind="stable")
     return Y[:, order], labels[order].astype(np.int32)
 
 
-def _with_self_loops(walked: sp.csr_array, labels: npt.NDArray[np.int32]) -> sp.csr_array:
+def _books(Y: sp.csr_array, labels: npt.NDArray[np.int32]) -> tuple[Books, npt.NDArray[np.int32]]:
+    if Y.nnz + 2 * len(labels) + Y.shape[0] >= 2**32:
+        raise InputError(f"a walk goes over at most 2^32 targets, got {Y.nnz:,}")
+    T = Y.T.tocsr()
+    label_at = (T.indptr[:-1] + 2 * np.arange(T.shape[0])).astype(np.uint32)
+    point_at = (Y.indptr[:-1] + np.arange(Y.shape[0])).astype(np.uint32)
+    of_labels, of_points = np.empty(Y.nnz + 2 * T.shape[0], np.uint32), np.empty(Y.nnz + Y.shape[0], np.uint32)
+    of_labels[label_at] = labels
+    _write_lists(rows_of(T), label_at + np.uint32(1), point_at, of_labels)
+    _write_lists(rows_of(Y), point_at, label_at, of_points)
+    return Books(of_labels, of_points, label_at), labels
+
+
+@njit(cache=True)
+def _write_lists(
+    lists: Rows, at: npt.NDArray[np.uint32], entry_at: npt.NDArray[np.uint32], book: npt.NDArray[np.uint32]
+) -> None:
+    """At each place the length of a list, then the places of its entries."""
+    for row in range(at.size):
+        start, end = lists.indptr[row], lists.indptr[row + 1]
+        book[at[row]] = end - start
+        for i in range(start, end):
+            book[at[row] + 1 + i - start] = entry_at[lists.indices[i]]
+
+
+def _in_label_order(walked: list[RowBlock], labels: npt.NDArray[np.int32], L: int) -> sp.csr_array:
     """All labels in their order: the rows of those that walked, a self loop of 1 for the others."""
-    L = walked.shape[1]
-    row_of = np.full(L, -1, np.int64)
-    row_of[labels] = np.arange(len(labels))
-    resting = np.flatnonzero(row_of < 0)
-    row_of[resting] = np.arange(len(labels), L)
-    loops = sp.csr_array((np.ones(len(resting), np.float32), resting, np.arange(len(resting) + 1)), (len(resting), L))
-    graph: sp.csr_array = sp.vstack([walked, loops], format="csr")[row_of]
+    sizes = np.ones(L, np.int64)
+    sizes[labels] = np.concatenate([sizes[:0], *(block[0] for block in walked)])
+    indptr = np.concatenate(([0], np.cumsum(sizes)))
+    ids, counts = np.repeat(np.arange(L, dtype=np.int32), sizes), np.ones(indptr[-1], np.float32)
+    for (start, stop), block in zip(spans(len(labels), LABELS_IN_A_BLOCK), walked, strict=True):
+        place_rows(block, indptr[labels[start:stop]], ids, counts)
+    graph = sp.csr_array((counts, ids, indptr), shape=(L, L))
     graph.sort_indices()
     return graph
 
 
 @njit(cache=True, nogil=True)
-def _walk_rows(
-    points_of: Rows,
-    labels_of: Rows,
-    labels: npt.NDArray[np.int32],
-    start: int,
-    stop: int,
-    walk: Walk,
-    vectors: npt.NDArray[np.float32],
-    top: int,
-) -> RowBlock:
-    # Unsigned throughout: numba then need not ask at each access whether an index counts from the end.
-    points = Lists(points_of.indptr.view(np.uint64), points_of.indices.view(np.uint32))
-    neighbours = Lists(labels_of.indptr.view(np.uint64), labels_of.indices.view(np.uint32))
+def _walk_rows(books: Books, start: int, stop: int, walk: Walk, vectors: npt.NDArray[np.float32], top: int) -> RowBlock:
     slots = 1
     while slots < 2 * walk.length:
         slots *= 2
@@ -122,13 +143,13 @@ def _walk_rows(
     sizes = np.empty(stop - start, np.int64)
     ids, counts = np.empty(sizes.size * room, np.int32), np.empty(sizes.size * room, np.float32)
     for row in range(sizes.size):
-        home = np.uint32(start + row)
-        _follow(points, neighbours, home, walk.jump, stream(walk.seed, labels[home]), path)
+        home = books.label_at[start + row]
+        _follow(books.of_labels, books.of_points, home, walk, path)
         n = _tally(path, home, table, visited, visits)
-        n = _forget_distant(home, vectors, walk.least_cosine, visited, visits, n)
         for i in range(n):
-            names[i] = labels[visited[i]]
-        n = keep_largest(visits[:n], names[:n], top, labels[home])
+            names[i] = books.of_labels[visited[i]]
+        n = _forget_distant(vectors, walk.least_cosine, names, visits, n)
+        n = keep_largest(visits[:n], names[:n], top, np.int32(books.of_labels[home]))
         ids[row * room : row * room + n] = names[:n]
         counts[row * room : row * room + n] = visits[:n]
         sizes[row] = n
@@ -137,33 +158,25 @@ def _walk_rows(
 
 @njit(cache=True)
 def _follow(
-    points: Lists,
-    neighbours: Lists,
+    of_labels: npt.NDArray[np.uint32],
+    of_points: npt.NDArray[np.uint32],
     home: np.uint32,
-    jump: np.uint64,
-    words: np.uint64,
+    walk: Walk,
     path: npt.NDArray[np.uint32],
 ) -> None:
     """Walk from `home`, noting the label reached at each step; before a step the walk jumps back home at random."""
-    label = home
+    words = stream(walk.seed, of_labels[home])
+    home_at = label = np.uint64(home)
     for step in range(path.size):
         word = scramble(words)
         # Two branches, not one address: the processor then starts on a step from home before the last one has ended.
-        if scramble(words + STEP) >> HALF < jump:
-            point = _one_of(points, home, word >> HALF)
+        if scramble(words + STEP) >> HALF < walk.jump:
+            point = of_labels[home_at + TWO + ((word >> HALF) * of_labels[home_at + ONE] >> HALF)]
         else:
-            point = _one_of(points, label, word >> HALF)
+            point = of_labels[label + TWO + ((word >> HALF) * of_labels[label + ONE] >> HALF)]
         words += STEP + STEP
-        label = _one_of(neighbours, point, word & LOW)
+        label = np.uint64(of_points[point + ONE + ((word & LOW) * of_points[point] >> HALF)])
         path[step] = label
-
-
-@njit(cache=True)
-def _one_of(lists: Lists, which: np.uint32, fraction: np.uint64) -> np.uint32:
-    """An entry of a list, chosen by 32 random bits."""
-    first, end = lists.start[np.uint64(which)], lists.start[np.uint64(which) + ONE]
-    entry: np.uint32 = lists.entries[first + (fraction * (end - first) >> HALF)]
-    return entry
 
 
 @njit(cache=True)
@@ -198,10 +211,9 @@ def _tally(
 
 @njit(cache=True)
 def _forget_distant(
-    home: np.uint32,
     vectors: npt.NDArray[np.float32],
     least_cosine: np.float32,
-    visited: npt.NDArray[np.uint32],
+    visited: npt.NDArray[np.int32],
     visits: npt.NDArray[np.float32],
     n: int,
 ) -> int:
@@ -210,7 +222,7 @@ def _forget_distant(
         return n
     kept = 1
     for i in range(1, n):
-        if dot(vectors[home], vectors[visited[i]]) >= least_cosine:
+        if dot(vectors[visited[0]], vectors[visited[i]]) >= least_cosine:
             visited[kept], visits[kept] = visited[i], visits[i]
             kept += 1
     return kept
