@@ -33,7 +33,7 @@ Floats = npt.NDArray[np.float32]
 class SliceConfig:
     """The paper's search settings; vectors and C were chosen on a held-out fifth of lf-debian-4k's training points."""
 
-    dim: int = 300
+    dim: int = 512
     shortlist: int = 300
     M: int = 100
     ef_construction: int = 300
