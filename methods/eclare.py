@@ -223,7 +223,8 @@ class Eclare(Method[EclareConfig]):
         run.report("LMI", shortlister["LMI"])
         run.report("component_weight", mean_by_frequency(extreme["strengths"], data.label_frequency))
         found = self._beam(shortlister)
-        game = Game(self.config.graph.normalise(shortlister["graph"]), found.beam, self.config.game)
+        kept = self.config.beam or self.config.shortlist_length  # in labels now
+        game = Game(self.config.graph.normalise(shortlister["graph"]), kept, self.config.game)
         frozen = self.config.freeze
         first, second = (
             FixedEncoder(**stage["encoder"], E=(surrogate if frozen else stage)["E"])

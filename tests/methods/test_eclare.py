@@ -195,6 +195,15 @@ def test_an_ablation_computes_only_what_it_changes_anew(name, folder):
     assert {stage for stage in full if full[stage].key == ablated[stage].key} == SHARED[name]
 
 
+@pytest.mark.parametrize("name", METHOD.ablations)
+def test_every_ablation_trains_and_predicts_otherwise_than_the_full_method(name, folder):
+    data = toy_dataset()
+    full, ablated = eclare(beam=8), eclare(beam=8, **METHOD.ablations[name].patch)
+    scores = [m.fit(data, context(m, data, folder)).predict(data.test.X, 5).scores for m in (full, ablated)]
+    assert np.isfinite(scores).all()
+    assert not np.array_equal(*scores)
+
+
 def test_ablations_change_what_they_say_and_nothing_else():
     changed = {name: [c.key for c in changes(METHOD.config_type, a.patch)] for name, a in METHOD.ablations.items()}
     assert changed.pop("nograph") == ["clusters_by", "expand", "game", "classifier.start"]
