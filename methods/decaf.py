@@ -97,7 +97,7 @@ class DecafConfig:
     """Multiplies K."""
     beam: int | None = None
     """B, in clusters; by default as many as hold `shortlist_length` labels."""
-    shortlist_length: int = 300
+    shortlist_length: int = 600
     shortlist: Literal["clusters", "hnsw", "parabel"] = "clusters"
     force_positives: bool = False
     """Whether true labels that a training point's shortlist misses join it."""
@@ -115,7 +115,7 @@ class DecafConfig:
     """Start biases at the log odds of a pair being true, and have them in Module I too; else at 0, and none there."""
     surrogate: ModuleConfig = field(default_factory=lambda: ModuleConfig(0.5, _steps(10, 300, 0.01)))
     shortlister: ModuleConfig = field(default_factory=lambda: ModuleConfig(0.5, _steps(10, 300, 0.01)))
-    extreme: ModuleConfig = field(default_factory=lambda: ModuleConfig(0.5, _steps(10, 300, 0.01)))
+    extreme: ModuleConfig = field(default_factory=lambda: ModuleConfig(0.5, _steps(10, 600, 0.02)))
 
     def __post_init__(self) -> None:
         if self.dim < 1 or self.shortlist_length < 1 or min(self.beam or 1, self.clusters or 1) < 1:
