@@ -1,4 +1,5 @@
 """One YAML file a table or figure of a paper, and the papers' own figures as tidy tables in `paper/`.
 
-Installed as `xcbench.experiments`; `xcbench.bench.experiments` reads it.
+Installed as `xcbench.experiments`; `xcbench.bench.experiments` reads it. `search/`, which is not installed, holds the
+trials by which the methods' defaults were chosen.
 """

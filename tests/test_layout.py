@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-GROUND = {"errors", "files", "threads"}
+GROUND = {"errors", "files", "ranks", "threads"}
 MAY_IMPORT = {
     "data": set(),
     "labels": {"data"},

@@ -120,6 +120,12 @@ def test_a_method_that_is_not_there_is_the_users_mistake():
         list(check_method("knnn"))
 
 
-@pytest.mark.parametrize("name", [entry.name for entry in entries("method") if not entry.missing])
+# On demand only: what installs something on first use, and what trains for long (asked with short training by tests of
+# its own).
+SLOW = dict.fromkeys(["xrlinear", "decaf", "eclare", "astec"], [pytest.mark.slow])
+USABLE = [entry.name for entry in entries("method") if not entry.problem]
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=SLOW.get(name, [])) for name in USABLE])
 def test_built_in_methods_keep_the_contract(name):
     assert {f.question: f.problem for f in check_method(name) if f.broken} == {}

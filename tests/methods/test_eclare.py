@@ -11,6 +11,7 @@ from scipy.special import expit
 
 from tests.methods.problems import csr, gappy, separable, train
 from xcbench.bench.cache import StageCache
+from xcbench.bench.check import check_method
 from xcbench.bench.config import build, changes
 from xcbench.bench.context import RunContext
 from xcbench.bench.registry import get_method
@@ -413,3 +414,9 @@ def test_the_graph_of_labels_is_sparse(folder):
     counts = stages(folder)["graph"]["graph"]
     assert isinstance(counts, sp.csr_array)
     assert np.diff(counts.indptr).max() <= 11
+
+
+def test_the_contract_holds(monkeypatch):
+    monkeypatch.setattr("xcbench.bench.resolve.build", lambda kind, *p, **o: build(kind, SMALL, *p, **o))
+    broken = [finding for finding in check_method("eclare") if finding.broken]
+    assert not broken, broken

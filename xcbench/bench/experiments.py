@@ -165,9 +165,12 @@ def load(name: str) -> Experiment:
 
 
 def _groups() -> dict[str, Path]:
-    """The folders of experiments by name: one a paper, and those that entry points in `xcbench.tables` name."""
+    """The folders of experiments by name: one a paper, and those that entry points in `xcbench.tables` name.
+
+    A folder of ours with code in it is no paper: `search/` lists how defaults were chosen.
+    """
     theirs = {point.name: _folder_of(point) for point in metadata.entry_points(group="xcbench.tables")}
-    ours = {place.name: place for place in folder().iterdir() if any(place.glob("*.yaml"))}
+    ours = {place.name: place for place in folder().iterdir() if any(place.glob("*.yaml")) and not any(place.glob("*.py"))}
     return {name: place for name, place in theirs.items() if place is not None} | ours
 
 

@@ -1,4 +1,4 @@
-"""Run the variants of `search/METHOD.yaml` on a held-out slice and print what each scores."""
+"""Run the variants of `experiments/search/METHOD.yaml` on a held-out slice and print what each scores."""
 
 import argparse
 import logging
@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from search.holdout import held_out
+from experiments.search.holdout import held_out
 from xcbench.bench import RunSpec
 from xcbench.bench.run import run
 from xcbench.data import load_dataset
@@ -19,7 +19,7 @@ METRICS = ("P@1", "P@5", "PSP@1", "PSP@5", "R@10")
 
 
 def main() -> None:
-    words = argparse.ArgumentParser(prog="python -m search", description=__doc__)
+    words = argparse.ArgumentParser(prog="python -m experiments.search", description=__doc__)
     words.add_argument("method")
     words.add_argument("--dataset", default="lf-debian-4k")
     words.add_argument("--only", default="", help="variants whose name begins like this")

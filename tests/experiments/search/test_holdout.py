@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from search.holdout import held_out
+from experiments.search.holdout import held_out
 from xcbench.data import Dataset, Split, TextColumn
 from xcbench.errors import InputError
 

@@ -1,4 +1,4 @@
 """How defaults were chosen: variants of a method, compared on a slice of the training points. Test points play no part.
 
-`python -m search decaf` runs what `search/decaf.yaml` lists.
+`python -m experiments.search decaf` runs what `experiments/search/decaf.yaml` lists.
 """
