@@ -170,7 +170,8 @@ def _groups() -> dict[str, Path]:
     A folder of ours with code in it is no paper: `search/` lists how defaults were chosen.
     """
     theirs = {point.name: _folder_of(point) for point in metadata.entry_points(group="xcbench.tables")}
-    ours = {place.name: place for place in folder().iterdir() if any(place.glob("*.yaml")) and not any(place.glob("*.py"))}
+    papers = (p for p in folder().iterdir() if any(p.glob("*.yaml")) and not any(p.glob("*.py")))
+    ours = {place.name: place for place in papers}
     return {name: place for name, place in theirs.items() if place is not None} | ours
 
 
