@@ -5,7 +5,7 @@ The rooms follow the data's way, and imports go only in its direction::
     data -> labels -> shortlist -> nn, train -> evaluate -> bench -> cli
 
 Methods live in ``xcbench.methods`` (the top-level folder ``methods/``) and are found by the registry;
-the core never imports one by name. ``errors``, ``files`` and ``threads`` are the ground under every room.
+the core never imports one by name. ``errors``, ``files``, ``ranks`` and ``threads`` are the ground under every room.
 """
 
 from typing import TYPE_CHECKING, Any

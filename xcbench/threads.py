@@ -11,6 +11,8 @@ the main thread only.
 import os
 import sys
 
+from xcbench.ranks import processes_here
+
 
 def tame_pools() -> None:
     """Set the environment that torch and numba read when they are first imported. A user's own value wins."""
@@ -23,12 +25,11 @@ def tame_pools() -> None:
 
 
 def default_threads() -> int:
-    """`XCBENCH_THREADS` where it is set, else the cores this process may use."""
+    """`XCBENCH_THREADS` where it is set, else the cores this process may use, shared with others of `torchrun`."""
     if (wanted := os.environ.get("XCBENCH_THREADS")) and wanted.isdigit() and int(wanted) > 0:
         return int(wanted)
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, cores // processes_here())
 
 
 def set_threads(count: int | None = None) -> int:

@@ -60,6 +60,10 @@ class StageCache:
     def path(self, owner: str, name: str, key: str) -> Path:
         return self.folder / f"{owner}.{name}-{key}"
 
+    def checkpoints(self, owner: str, name: str, key: str) -> Path:
+        """Where a stage at work keeps its checkpoints."""
+        return self.folder / f"{owner}.{name}-{key}.checkpoints"
+
     def note(self, owner: str, name: str, key: str) -> StageNote | None:
         """The note of a stage if it is finished."""
         return _read_note(self.path(owner, name, key))
@@ -93,7 +97,8 @@ class StageCache:
         with locked(folder, f"stage {name}"):
             if not redo and (done := self.read(owner, name, key)):
                 return *done, False
-            checkpoints = self._prepare(folder, keep_checkpoints=not redo)
+            checkpoints = self.checkpoints(owner, name, key)
+            _prepare(folder, checkpoints, keep_checkpoints=not redo)
             with Meter() as meter:
                 values = work(checkpoints)
             if not isinstance(values, Mapping):
@@ -135,14 +140,13 @@ class StageCache:
             lock.release()
         return True
 
-    def _prepare(self, folder: Path, keep_checkpoints: bool) -> Path:
-        """Clear what an earlier owner of the lock left half-written, and make the folder for checkpoints."""
-        clear_remains(folder)
-        checkpoints = folder.with_name(f"{folder.name}.checkpoints")
-        if not keep_checkpoints:
-            shutil.rmtree(checkpoints, ignore_errors=True)
-        checkpoints.mkdir(parents=True, exist_ok=True)
-        return checkpoints
+
+def _prepare(folder: Path, checkpoints: Path, keep_checkpoints: bool) -> None:
+    """Clear what an earlier owner of the lock left half-written, and make the folder for checkpoints."""
+    clear_remains(folder)
+    if not keep_checkpoints:
+        shutil.rmtree(checkpoints, ignore_errors=True)
+    checkpoints.mkdir(parents=True, exist_ok=True)
 
 
 def _read_note(folder: Path) -> StageNote | None:

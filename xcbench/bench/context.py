@@ -21,6 +21,7 @@ from xcbench.bench.stages import CORE_VERSION, Stage, StageWork, derive_seed, se
 from xcbench.bench.store import StageReport
 from xcbench.data import Dataset
 from xcbench.errors import XCBenchError
+from xcbench.ranks import rank
 
 Item = TypeVar("Item")
 
@@ -72,7 +73,7 @@ class RunContext:
         self.journal.reported[name] = value
 
     def progress(self, items: Iterable[Item], title: str, total: int | None = None) -> Iterator[Item]:
-        if sys.stderr.isatty():
+        if sys.stderr.isatty() and rank() == 0:
             yield from tqdm(items, desc=title, total=total, leave=False, dynamic_ncols=True)
             return
         total = len(items) if total is None and isinstance(items, Sequence) else total

@@ -12,6 +12,7 @@ from typing import Any
 
 import xcbench
 from xcbench.errors import InputError
+from xcbench.ranks import process_count
 
 _PACKAGES = ("numpy", "scipy", "numba", "torch", "faiss-cpu", "tokenizers", "omegaconf")
 
@@ -45,6 +46,7 @@ def describe_environment(device: str, threads: int) -> dict[str, Any]:
         "processor": _processor(),
         "cores": os.cpu_count(),
         "threads": threads,
+        "processes": process_count(),
         "device": _device_name(device),
     }
 

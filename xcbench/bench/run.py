@@ -22,9 +22,11 @@ from xcbench.bench.resolve import ResolvedRun, resolve
 from xcbench.bench.spec import OverwriteStrategy, RunSpec
 from xcbench.bench.stages import Stage, seed_generators
 from xcbench.bench.store import Measure, Record, StageReport, Store
+from xcbench.bench.together import cache_of_all, first_says, not_shared
 from xcbench.data import Dataset, TopK
 from xcbench.evaluate import evaluate
 from xcbench.files import atomic_folder, write_json
+from xcbench.ranks import rank
 from xcbench.threads import set_threads
 
 DEPTH = 100
@@ -45,18 +47,41 @@ def run(
     """The record of a run, from the store if it is there.
 
     `data` stands in for the dataset that the spec names. Two processes that ask for the same run do not both
-    compute it: the second waits and returns the first one's record.
+    compute it: the second waits and returns the first one's record. The processes of `torchrun` compute it together.
     """
     store = store if isinstance(store, Store) else Store(store)
-    cache = cache if isinstance(cache, StageCache) else StageCache(cache)
+    cache = cache_of_all(cache if isinstance(cache, StageCache) else StageCache(cache))
     resolved = resolve(spec, data)
+    if rank() > 0:
+        return _follow(resolved, store, cache, device, overwrite)
+    record = _lead(resolved, store, cache, device, overwrite)
+    first_says(False)
+    return record
+
+
+def _lead(resolved: ResolvedRun, store: Store, cache: StageCache, device: str, overwrite: OverwriteStrategy) -> Record:
     if overwrite is OverwriteStrategy.KEEP and (record := _stored(resolved, store)):
         return record
     folder = store.path(resolved.id)
     with in_plain_words(store.folder), locked(folder, f"run {resolved.id}"):
         if overwrite is OverwriteStrategy.KEEP and (record := _stored(resolved, store)):
             return record
+        first_says(True)
         return _execute(resolved, folder, cache, device, overwrite)
+
+
+def _follow(
+    resolved: ResolvedRun, store: Store, cache: StageCache, device: str, overwrite: OverwriteStrategy
+) -> Record:
+    """What the processes beside the first do: train along if it trains, then read the record that it wrote."""
+    if first_says():
+        set_threads()
+        train(resolved, _context(resolved, cache, choose_device(device), overwrite))
+        first_says()
+    record = store.get(resolved.id)
+    if record is None:
+        raise not_shared(store.path(resolved.id))
+    return record
 
 
 def _stored(resolved: ResolvedRun, store: Store) -> Record | None:
@@ -187,7 +212,7 @@ def plan(
 ) -> Plan:
     """What `run` would do, without training. (Augmentations are applied: stages depend on what they give.)"""
     store = store if isinstance(store, Store) else Store(store)
-    cache = cache if isinstance(cache, StageCache) else StageCache(cache)
+    cache = cache_of_all(cache if isinstance(cache, StageCache) else StageCache(cache))
     resolved = resolve(spec, data)
     context = _context(resolved, cache, choose_device(device), OverwriteStrategy.KEEP)
     seen = augmented(resolved, context)

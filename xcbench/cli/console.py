@@ -4,6 +4,8 @@ import logging
 import sys
 from collections.abc import Sequence
 
+from xcbench.ranks import rank
+
 
 class _Lines(logging.Handler):
     """Plain lines; `tqdm` is asked to make room for them only if something uses it."""
@@ -19,8 +21,12 @@ class _Lines(logging.Handler):
 
 
 def show_log() -> None:
-    """Send what xcbench logs to stderr."""
+    """Send what xcbench logs to stderr; of the processes of `torchrun` only the first speaks."""
     logger = logging.getLogger("xcbench")
+    if rank() > 0:
+        logger.addHandler(logging.NullHandler())
+        logger.propagate = False
+        return
     if not any(isinstance(handler, _Lines) for handler in logger.handlers):
         logger.addHandler(_Lines())
     logger.setLevel(logging.INFO)

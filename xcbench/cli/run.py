@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from xcbench.cli.console import columns, duration, show_log, size
+from xcbench.ranks import rank
 
 if TYPE_CHECKING:
     from xcbench.bench.run import Plan
@@ -75,11 +76,13 @@ def run(
     )
     if dry_run:
         plan = bench.plan(spec, store=store, device=device)
-        print(json.dumps(_plan_json(plan), indent=2) if json_ else _plan_text(plan))
-        return
-    overwrite = OverwriteStrategy.REDO if force else OverwriteStrategy.KEEP
-    record = bench.run(spec, store=store, device=device, overwrite=overwrite)
-    print(json.dumps(metrics_json(record), indent=2) if json_ else record_text(record))
+        text = json.dumps(_plan_json(plan), indent=2) if json_ else _plan_text(plan)
+    else:
+        overwrite = OverwriteStrategy.REDO if force else OverwriteStrategy.KEEP
+        record = bench.run(spec, store=store, device=device, overwrite=overwrite)
+        text = json.dumps(metrics_json(record), indent=2) if json_ else record_text(record)
+    if rank() == 0:
+        print(text)
 
 
 def _assignments(pairs: Any) -> dict[str, str]:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
+from xcbench.ranks import process_count
+
 if TYPE_CHECKING:
     from xcbench.bench.experiments import Experiment
     from xcbench.bench.scores import Shelf
@@ -69,7 +71,10 @@ def table(
     from xcbench.bench import experiments, launchers, tables
     from xcbench.bench.render import render
     from xcbench.bench.spec import OverwriteStrategy
+    from xcbench.errors import InputError
 
+    if process_count() > 1:
+        raise InputError("torchrun is for `xcbench run`: a table starts its own processes, one a run")
     experiment = experiments.load(name)
     if not experiment.rows:
         _say(f"{name} shows a dataset and no runs: `xcbench plot {name}` draws it")

@@ -134,7 +134,7 @@ def train(
         raise TypeError(f"{type(module).__name__} has no loss(batch) to train on")
     plan = _plan(len(points), settings, work.seed, name)
     device = resolve_device(work.device)
-    together = Processes.join(device)
+    together = Processes.join()
     estimate = estimate_memory(module, points, plan.batch_size)
     work.log(f"{name}: {plan.steps} steps on {device}, about {estimate}")
     check_fits(estimate, name, device)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
+from datetime import timedelta
 
 import numpy as np
 import torch
@@ -12,6 +12,10 @@ from torch import Tensor, nn
 
 from xcbench.nn import TokenEmbeddings
 from xcbench.nn.parallel import Longs
+from xcbench.ranks import process_count
+
+PATIENCE = timedelta(days=7)
+"""While the first process predicts and writes, the others wait. If it dies, `torchrun` ends them; no clock need."""
 
 
 @dataclass(frozen=True)
@@ -22,12 +26,12 @@ class Processes:
     count: int = 1
 
     @classmethod
-    def join(cls, device: torch.device) -> Processes:
+    def join(cls) -> Processes:
         """Meet the others, if `torchrun` (or anybody who sets its variables) started any."""
-        if not dist.is_available() or int(os.environ.get("WORLD_SIZE", 1)) == 1:
+        if not dist.is_available() or process_count() == 1:
             return cls()
         if not dist.is_initialized():
-            dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+            dist.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo", timeout=PATIENCE)
         return cls(dist.get_rank(), dist.get_world_size())
 
     def share(self, rows: Longs) -> tuple[Longs, int, bool]:
@@ -47,6 +51,17 @@ class Processes:
         if self.count > 1:
             dist.all_reduce(total)
         return total
+
+    def first_says(self, word: bool) -> bool:
+        """The first process's word, in all of them."""
+        said = torch.tensor(word)
+        if self.count > 1:
+            dist.broadcast(said, 0)
+        return bool(said)
+
+    def meet(self) -> None:
+        """Wait until all are here."""
+        self.add_up(0)
 
     @torch.no_grad()
     def begin_alike(self, module: nn.Module) -> None:
