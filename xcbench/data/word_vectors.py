@@ -40,12 +40,13 @@ def learn_vectors(texts: sp.csr_array, dim: int, seed: int = 0) -> Floats:
 def read_vectors(path: Path, shape: tuple[int, int]) -> Floats:
     """An npy file with a row per feature, as the XC repository has them for its fastText vectors."""
     try:
-        vectors: npt.NDArray[np.generic] = np.load(path, allow_pickle=False)
-    except (OSError, ValueError) as error:
-        raise DataError(f"cannot be read as an npy array ({error})", path) from None
+        # Mapped, since a short file may claim any size, and what is mapped must be there.
+        vectors: npt.NDArray[np.generic] = np.lib.format.open_memmap(path, mode="r")
+    except Exception as error:  # numpy parses the header as Python and fails in many ways
+        raise DataError(f"cannot be read as an npy array ({' '.join(str(error).split())})", path) from None
     if vectors.shape != shape or not np.issubdtype(vectors.dtype, np.floating):
         raise DataError(f"expected floats of shape {shape}, got {vectors.dtype} {vectors.shape}", path)
-    return vectors.astype(np.float32)
+    return np.array(vectors, np.float32)
 
 
 def _mutual_information(texts: sp.csr_array) -> sp.csr_array:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from xcbench.data.npz import read_npz
 from xcbench.errors import DataError
 from xcbench.files import atomic_file
 
@@ -51,8 +51,8 @@ class Clustering:
 
     @classmethod
     def load(cls, path: Path) -> Clustering:
+        arrays = read_npz(path)
         try:
-            with np.load(path, allow_pickle=False) as arrays:
-                return cls.of(arrays["cluster_of"], int(arrays["K"]))
-        except (ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
+            return cls.of(arrays["cluster_of"], int(arrays["K"]))
+        except (ValueError, KeyError, TypeError) as error:
             raise DataError("expected a saved clustering (npz with cluster_of and K)", path) from error

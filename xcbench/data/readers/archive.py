@@ -7,17 +7,19 @@ plausibly have been packed into that many bytes.
 from __future__ import annotations
 
 import contextlib
+import lzma
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
 
-from xcbench.data.npz import BROKEN_ARCHIVE
 from xcbench.errors import DataError
 
 UNPACKED_FREELY = 256 << 20
 UNPACKED_RATIO = 200
 """Sparse text and JSON pack 3 to 10 times; deflate can reach 1,032 times."""
+_BROKEN = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError, ValueError, RuntimeError)
 _DEPTH = 3
 _BLOCK = 1 << 20
 
@@ -72,7 +74,7 @@ def _unpack(path: Path, target: Path, is_known: Callable[[str], bool]) -> None:
                 if member.is_dir() or "__MACOSX" in name.parts or not is_known(name.name):
                     continue
                 left = _unpack_member(archive, member, target / name, left, path)
-    except (*BROKEN_ARCHIVE, ValueError) as error:
+    except _BROKEN as error:
         raise DataError(f"the zip file is damaged, or its kind is not supported: {error}", path) from None
 
 
