@@ -14,25 +14,10 @@ from xcbench.data.assemble import assemble
 from xcbench.data.binary import load_stored, store_dataset
 from xcbench.data.checks import observe
 from xcbench.data.dataset import Dataset, Propensity
+from xcbench.data.published import published_propensity
 from xcbench.data.raw import Findings, RawDataset
 from xcbench.data.readers import read_raw
 from xcbench.errors import InputError, XCBenchError
-
-_AMAZON, _WIKIPEDIA, _OTHER = Propensity(0.6, 2.6), Propensity(0.5, 0.4), Propensity(0.55, 1.5)
-PUBLISHED_PROPENSITY = {
-    "Amazon-670K": _AMAZON,
-    "Amazon-3M": _AMAZON,
-    "LF-Amazon-131K": _AMAZON,
-    "LF-AmazonTitles-131K": _AMAZON,
-    "LF-AmazonTitles-1.3M": _AMAZON,
-    "Wikipedia-500K": _WIKIPEDIA,
-    "WikiTitles-500K": _WIKIPEDIA,
-    "LF-Wikipedia-500K": _WIKIPEDIA,
-    "LF-WikiTitles-500K": _WIKIPEDIA,
-    "LF-WikiSeeAlso-320K": _OTHER,
-    "LF-WikiSeeAlsoTitles-320K": _OTHER,
-}
-"""The constants A and B with which these datasets' PSP figures were published."""
 
 
 @dataclass(frozen=True)
@@ -109,13 +94,14 @@ def _origin(given: Propensity | None, raw: RawDataset, name: str) -> str:
         return "as asked for"
     if raw.manifest:
         return "from the manifest"
-    published = {known.lower(): known for known in PUBLISHED_PROPENSITY}
-    near = difflib.get_close_matches(name.lower(), published, n=1, cutoff=0.75)
+    published = published_propensity()
+    spelling = {known.lower(): known for known in published}
+    near = difflib.get_close_matches(name.lower(), spelling, n=1, cutoff=0.75)
     default = "the default; PSP and PSnDCG depend on them"
     if not near:
         return default
-    known = published[near[0]]
-    constants = PUBLISHED_PROPENSITY[known]
+    known = spelling[near[0]]
+    constants = published[known]
     if constants == Propensity():
         return f"the default, which is also that of {known}"
     return f"{default}. If this is {known}: --replace --propensity-a {constants.A:g} --propensity-b {constants.B:g}"

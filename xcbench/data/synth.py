@@ -9,10 +9,8 @@ the neighbourhood shares, so text carries signal too. A frequent label lives in 
 from __future__ import annotations
 
 import functools
-import json
 import math
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +19,7 @@ import scipy.sparse as sp
 
 from xcbench.data.dataset import Dataset, Propensity, Split, TextColumn
 from xcbench.data.manifest import Manifest, Sizes
+from xcbench.data.published import published_propensity, published_sizes
 from xcbench.data.text import TextEncoder, TextOptions
 from xcbench.errors import InputError, unknown_name
 
@@ -63,8 +62,8 @@ class Shape:
 
 def published_shapes() -> dict[str, Shape]:
     """The shapes that `--like` knows, by the datasets' published names."""
-    stored = json.loads(Path(__file__).with_name("published.json").read_text("utf-8"))["shapes"]
-    return {name: Shape(**shape | {"propensity": Propensity(**shape["propensity"])}) for name, shape in stored.items()}
+    propensity = published_propensity()
+    return {name: Shape(**sizes, propensity=propensity[name]) for name, sizes in published_sizes().items()}
 
 
 def published_name(name: str) -> str:
