@@ -21,9 +21,9 @@ from torch.nn.functional import dropout, log_softmax
 
 from xcbench.bench import Method, Predictor, Run, Stage, StageWork, load_values, register_method, save_values
 from xcbench.data import Dataset, TopK
+from xcbench.labels.selection import key_of, write_best
 from xcbench.nn import SparseRows, TokenEmbeddings
 from xcbench.shortlist.blocks import topk_in_blocks
-from xcbench.shortlist.select import key_of, write_best
 from xcbench.train import Batch, Points, Schedule, Training, train
 
 

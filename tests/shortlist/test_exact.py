@@ -11,7 +11,7 @@ from safetensors.numpy import save_file
 from tests.shortlist.reference import assert_same, best
 from xcbench.errors import InputError
 from xcbench.shortlist import ExactShortlister, exact_topk, load_shortlister
-from xcbench.shortlist.select import RunningTopK
+from xcbench.shortlist.running import RunningTopK
 
 
 @settings(deadline=None, max_examples=60)

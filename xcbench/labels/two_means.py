@@ -14,7 +14,7 @@ from numba import njit
 
 from xcbench.labels.matrices import dot
 from xcbench.labels.seeding import STEP, below, scramble, stream
-from xcbench.labels.selection import fill_keys, nth_smallest
+from xcbench.labels.selection import key_of, largest_first
 
 Count = TypeVar("Count", int, npt.NDArray[np.int64])
 DEEPEST = 64  # no tree of fewer than 2^64 leaves is deeper
@@ -52,8 +52,8 @@ class Scratch(NamedTuple):
     sums: npt.NDArray[np.float64]  # [2 * width]
     direction: npt.NDArray[np.float32]
     scores: npt.NDArray[np.float32]
-    keys: npt.NDArray[np.int64]
-    unsorted: npt.NDArray[np.int64]
+    keys: npt.NDArray[np.uint64]
+    unsorted: npt.NDArray[np.uint64]
     side: npt.NDArray[np.int8]
     moved: npt.NDArray[np.int32]
 
@@ -108,8 +108,8 @@ def _new_scratch(features: Features, ids: npt.NDArray[np.int32]) -> Scratch:
         np.empty(2 * width, np.float64),
         np.empty(width, np.float32),
         np.empty(n, np.float32),
-        np.empty(n, np.int64),
-        np.empty(n, np.int64),
+        np.empty(n, np.uint64),
+        np.empty(n, np.uint64),
         np.empty(n, np.int8),
         np.empty(n, np.int32),
     )
@@ -229,15 +229,14 @@ def _assign(
     """The `left` rows of smallest score to side 0, the others to side 1; False where no row changed sides."""
     n, width = ids.size, sums.size // 2
     dense, scale, node = features.dense, features.scale, scratch.node
-    keys, unsorted, place = scratch.keys[:n], scratch.unsorted[:n], scratch.moved[:n]
+    scores, keys, unsorted = scratch.scores[:n], scratch.keys[:n], scratch.unsorted[:n]
     for i in range(n):
-        place[i] = i
-    fill_keys(scratch.scores[:n], place, 1, keys)
-    unsorted[:] = keys
-    last = nth_smallest(unsorted, left - 1)
+        keys[i] = unsorted[i] = key_of(-scores[i], i)
+    largest_first(unsorted, n, left)
+    last = unsorted[left - 1]
     changed = False
     for i in range(n):
-        old, new = side[i], np.int8(keys[i] > last)
+        old, new = side[i], np.int8(keys[i] < last)
         if new == old:
             continue
         changed = True

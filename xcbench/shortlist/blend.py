@@ -8,8 +8,8 @@ from numba import njit
 
 from xcbench.data import TopK
 from xcbench.errors import InputError
+from xcbench.labels.selection import write_best
 from xcbench.shortlist.blocks import topk_in_blocks
-from xcbench.shortlist.select import write_best
 from xcbench.shortlist.tables import add, collect, table_size
 
 

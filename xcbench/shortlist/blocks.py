@@ -17,7 +17,7 @@ from threadpoolctl import ThreadpoolController
 
 from xcbench.data import TopK
 from xcbench.errors import XCBenchError
-from xcbench.shortlist.select import SCAN
+from xcbench.shortlist.running import SCAN
 
 ROWS, COLUMNS = 1024, 2048  # a tile of scores: large enough for BLAS at full speed, small enough for the cache
 

@@ -10,7 +10,7 @@ import numpy as np
 from xcbench.data import TopK
 from xcbench.shortlist.blocks import COLUMNS, search_memory, topk_in_blocks
 from xcbench.shortlist.contract import Floats, Vectors, as_bias, as_matrix, load_parts, save_parts
-from xcbench.shortlist.select import RunningTopK
+from xcbench.shortlist.running import RunningTopK
 
 
 def exact_topk(X: Vectors, W: Vectors, k: int, bias: Vectors | None = None) -> TopK:

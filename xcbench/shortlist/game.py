@@ -17,8 +17,8 @@ from numba import njit
 from xcbench.data import TopK
 from xcbench.errors import InputError
 from xcbench.labels.matrices import Rows, rows_of
+from xcbench.labels.selection import label_in, largest_first, score_in, write_best
 from xcbench.shortlist.blocks import topk_in_blocks
-from xcbench.shortlist.select import label_in, largest_first, score_in, write_best
 from xcbench.shortlist.tables import add, collect, table_size
 
 GameMode: TypeAlias = Literal["paper", "code", "off"]

@@ -22,9 +22,9 @@ from numba import njit
 from xcbench.data import TopK
 from xcbench.errors import InputError
 from xcbench.labels.matrices import Rows, rows_of, unit_rows
+from xcbench.labels.selection import write_best
 from xcbench.shortlist.blocks import topk_in_blocks
 from xcbench.shortlist.contract import Vectors, as_matrix, load_parts, save_parts
-from xcbench.shortlist.select import write_best
 from xcbench.shortlist.tables import collect, slot_of, table_size
 
 Vote: TypeAlias = Literal["best", "sum"]

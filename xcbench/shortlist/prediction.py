@@ -16,11 +16,11 @@ from xcbench.data import TopK
 from xcbench.errors import InputError
 from xcbench.files import atomic_folder
 from xcbench.labels.matrices import dot
+from xcbench.labels.selection import key_of, write_best
 from xcbench.shortlist.beam import BeamShortlister, most_members
 from xcbench.shortlist.blocks import MemoryNeed, search_memory, topk_in_blocks
 from xcbench.shortlist.contract import Floats, Vectors, as_bias, as_matrix, load_parts, save_parts
 from xcbench.shortlist.game import Game, game_from, game_parts
-from xcbench.shortlist.select import key_of, write_best
 from xcbench.shortlist.tables import add, slot_of, table_size
 
 

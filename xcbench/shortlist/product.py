@@ -7,7 +7,7 @@ import scipy.sparse as sp
 from numba import njit, prange
 
 from xcbench.data import TopK
-from xcbench.shortlist.select import key_of, write_best
+from xcbench.labels.selection import key_of, write_best
 
 
 def best_of_product(A: sp.csr_array, B: sp.csr_array, k: int) -> TopK:

@@ -12,11 +12,11 @@ from numba import njit
 from xcbench.data import TopK
 from xcbench.errors import InputError
 from xcbench.labels.matrices import dot
+from xcbench.labels.selection import key_of, write_best
 from xcbench.shortlist.beam import sigmoid
 from xcbench.shortlist.blocks import in_blocks, rows_in_block, topk_in_blocks
 from xcbench.shortlist.contract import Floats, Shortlister, Vectors, as_bias, as_matrix, load_parts, save_parts
 from xcbench.shortlist.load import load_shortlister
-from xcbench.shortlist.select import key_of, write_best
 
 
 def listed_logits(X: Vectors, W: Vectors, labels: npt.NDArray[np.int32], bias: Vectors | None = None) -> Floats:

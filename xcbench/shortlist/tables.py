@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from xcbench.shortlist.select import key_of
+from xcbench.labels.selection import key_of
 
 SPREAD = np.uint32(2654435769)  # Knuth's multiplicative hash: 2^32 / golden ratio
 

@@ -21,10 +21,10 @@ from xcbench.labels.centroids import dense_centroids
 from xcbench.labels.clustering import balanced_clusters
 from xcbench.labels.matrices import dot, pattern, unit_rows
 from xcbench.labels.partition import Clustering
+from xcbench.labels.selection import key_of, label_in, largest_first, score_in, write_best
 from xcbench.shortlist.blend import blend_rows
 from xcbench.shortlist.blocks import topk_in_blocks
 from xcbench.shortlist.contract import Floats, Vectors, as_matrix, load_parts, save_parts
-from xcbench.shortlist.select import key_of, label_in, largest_first, score_in, write_best
 from xcbench.shortlist.svm import Examples, fit_classifiers
 
 

@@ -1,7 +1,4 @@
-"""The k best of many scores: the kernels behind every shortlist and every prediction.
-
-A score and its label travel as one 64-bit key whose order is the order of a `TopK`: higher score first, smaller label
-first among equals. So no tie is ever left to chance, and a partial sort of integers does all the work.
+"""The k best columns of score blocks that stream by: the kernels behind every exact search.
 
 The kernels of this room are serial and release the interpreter: blocks of points run side by side (see `blocks`).
 """
@@ -11,85 +8,10 @@ import numpy.typing as npt
 from numba import njit
 
 from xcbench.data import TopK
-
-SIGN = np.uint32(0x80000000)
-LOW = np.uint32(0xFFFFFFFF)
-SHIFT = np.uint64(32)
+from xcbench.labels.selection import key_of, largest_first, score_in, write_best
 
 SCAN = 64  # scores compared with the threshold at once; one branch for all of them
 STEP = 16  # scores in a piece whose maximum helps to find a first threshold
-
-
-@njit(cache=True)
-def key_of(score: np.float32, label: int) -> np.uint64:
-    """The rank of (score, label) as an integer: greater is better."""
-    bits = np.uint32(np.float32(score + np.float32(0.0)).view(np.uint32))  # the sum makes -0.0 equal to 0.0
-    bits = np.uint32(~bits) if bits & SIGN else np.uint32(bits | SIGN)
-    key: np.uint64 = (np.uint64(bits) << SHIFT) | np.uint64(LOW - np.uint32(label))
-    return key
-
-
-@njit(cache=True)
-def score_in(key: np.uint64) -> np.float32:
-    bits = np.uint32(key >> SHIFT)
-    bits = np.uint32(bits ^ SIGN) if bits & SIGN else np.uint32(~bits)
-    score: np.float32 = np.uint32(bits).view(np.float32)
-    return score
-
-
-@njit(cache=True)
-def label_in(key: np.uint64) -> int:
-    label: int = np.int32(LOW - np.uint32(key & np.uint64(LOW)))
-    return label
-
-
-@njit(cache=True)
-def largest_first(values: npt.NDArray[np.generic], count: int, k: int) -> None:
-    """Reorder values[:count] so that the k largest come first, in no particular order, the k-th of them at k - 1."""
-    low, high, target = 0, count - 1, k - 1
-    while low < high:
-        middle = (low + high) // 2
-        if values[middle] > values[low]:
-            values[middle], values[low] = values[low], values[middle]
-        if values[high] > values[low]:
-            values[high], values[low] = values[low], values[high]
-        if values[high] > values[middle]:
-            values[high], values[middle] = values[middle], values[high]
-        pivot = values[middle]
-        left, right = low, high
-        while left <= right:
-            while values[left] > pivot:
-                left += 1
-            while values[right] < pivot:
-                right -= 1
-            if left <= right:
-                values[left], values[right] = values[right], values[left]
-                left += 1
-                right -= 1
-        if target <= right:
-            high = right
-        elif target >= left:
-            low = left
-        else:
-            return
-
-
-@njit(cache=True)
-def write_best(
-    keys: npt.NDArray[np.uint64], count: int, labels: npt.NDArray[np.int32], scores: npt.NDArray[np.float32]
-) -> None:
-    """Sort the best of keys[:count] into one row of a `TopK`; what is left of the row becomes padding."""
-    k = len(labels)
-    if count > k:
-        largest_first(keys, count, k)
-        count = k
-    keys[:count].sort()
-    for place in range(count):
-        key = keys[count - 1 - place]
-        labels[place] = label_in(key)
-        scores[place] = score_in(key)
-    labels[count:] = -1
-    scores[count:] = -np.inf
 
 
 @njit(cache=True, fastmath={"nnan", "nsz"})
