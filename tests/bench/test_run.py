@@ -16,9 +16,9 @@ from xcbench.bench.run import plan, run
 from xcbench.bench.spec import OverwriteStrategy, RunSpec
 from xcbench.bench.store import Store, results
 from xcbench.bench.toy import toy_dataset
-from xcbench.data import TopK
 from xcbench.errors import InputError, XCBenchError
 from xcbench.evaluate import evaluate
+from xcbench.shortlist import blend
 
 STAGED = str(Path(__file__).with_name("staged_method.py"))
 
@@ -148,7 +148,7 @@ def test_an_ensemble_is_the_mean_of_its_members(go):
     model = load_model(record, STAGED)
     members = [member.predict(toy_dataset().test.X, 50) for member in model.members]
     assert len({member.scores.tobytes() for member in members}) == 3
-    expected = TopK.ensemble(members, 50)
+    expected = blend(members, 50)
     assert np.array_equal(record.predictions().indices, expected.indices)
     ran = [(s.member, s.name) for s in record.stages if s.state == "ran"]
     assert [name for _, name in ran].count("rank") == 3

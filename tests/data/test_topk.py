@@ -1,4 +1,4 @@
-"""Predictions: ranking and its tie rule, files in and out, ensembles, and everything a bad file may hold."""
+"""Predictions: ranking and its tie rule, files in and out, and everything a bad file may hold."""
 
 import pickle
 import zipfile
@@ -104,33 +104,6 @@ def test_saving_is_atomic_and_readable_by_numpy(tmp_path, monkeypatch):
         top_k([(0, 1.0)]).save(tmp_path / "deep" / "p.npz")
     assert same(TopK.load(tmp_path / "deep" / "p.npz"), RANKED)
     assert [path.name for path in (tmp_path / "deep").iterdir()] == ["p.npz"]
-
-
-def test_ensembles_average_and_a_missing_label_counts_zero():
-    first = top_k([(1, 0.8), (2, 0.4)], [(0, 0.5)])
-    second = top_k([(2, 0.6), (3, 0.2), (4, 0.0)], [(0, 0.1)])
-    expected = top_k([(2, 0.5), (1, 0.4), (3, 0.1), (4, 0.0)], [(0, 0.3)])
-    merged = TopK.ensemble([first, second], k=4)
-    assert merged.indices.tolist() == expected.indices.tolist()
-    np.testing.assert_allclose(merged.scores, expected.scores, rtol=1e-6)
-    assert TopK.ensemble([first, second], k=1).indices.tolist() == [[2], [0]]
-    assert same(TopK.ensemble([first, first, first], k=9), first)
-    with pytest.raises(InputError, match="same points"):
-        TopK.ensemble([first, top_k([(0, 1.0)])], k=1)
-
-
-@given(seed=st.integers(0, 1000), members=st.integers(1, 4))
-@settings(deadline=None, max_examples=20)
-def test_an_ensemble_of_probabilities_stays_one(seed, members):
-    rng = np.random.default_rng(seed)
-    parts = [TopK.from_csr(sp.csr_array(rng.random((6, 12)) * (rng.random((6, 12)) < 0.5)), 5) for _ in range(members)]
-    merged = TopK.ensemble(parts, k=7)
-    mean = sum(part.to_csr(12).toarray().astype(float) for part in parts) / members
-    for row, labels, scores in zip(mean, merged.indices, merged.scores, strict=True):
-        expected = sorted(np.flatnonzero(row), key=lambda label, row=row: (-row[label], label))[:7]
-        assert labels[labels >= 0].tolist() == expected
-        np.testing.assert_allclose(scores[labels >= 0], row[expected], rtol=1e-6)
-        assert ((scores[labels >= 0] >= 0) & (scores[labels >= 0] <= 1)).all()
 
 
 def test_batches_concatenate():

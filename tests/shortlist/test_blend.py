@@ -34,14 +34,30 @@ def test_a_blend_is_the_dense_sum(n, L, widths, k, seed):
         expected = best(np.where(listed, total, -np.inf).astype(np.float32), k)
         np.testing.assert_allclose(found.scores, expected.scores, rtol=1e-5)
         np.testing.assert_allclose(dense(found, L), dense(expected, L), rtol=1e-5, atol=1e-7)
-    if n:
-        np.testing.assert_allclose(blend(members, k).cut(1).scores, TopK.ensemble(members, k).cut(1).scores, rtol=1e-5)
 
 
-def test_a_mean_of_probabilities_is_one():
-    sure = TopK(np.array([[3]], np.int32), np.ones((1, 1), np.float32))
-    for count in range(1, 60):
-        assert blend([sure] * count, 1).scores[0, 0] == 1
+def test_a_label_that_a_member_misses_counts_zero_there():
+    first = TopK(
+        np.array([[1, 2, -1], [0, -1, -1]], np.int32),
+        np.array([[0.8, 0.4, -np.inf], [0.5] + [-np.inf] * 2], np.float32),
+    )
+    second = TopK(
+        np.array([[2, 3, 4], [0, -1, -1]], np.int32), np.array([[0.6, 0.2, 0], [0.1] + [-np.inf] * 2], np.float32)
+    )
+    mean = blend([first, second], 5)
+    assert mean.indices.tolist() == [[2, 1, 3, 4, -1], [0, -1, -1, -1, -1]]
+    np.testing.assert_allclose(mean.scores[0, :4], [0.5, 0.4, 0.1, 0], rtol=1e-6)
+    np.testing.assert_allclose(mean.scores[1, 0], 0.3, rtol=1e-6)
+    assert blend([first, second], 1).indices.tolist() == [[2], [0]]
+
+
+@settings(deadline=None, max_examples=30)
+@given(count=st.integers(1, 60), seed=st.integers(0, 2**31))
+def test_the_mean_of_equal_members_is_each_of_them(count, seed):
+    member = best(np.random.default_rng(seed).random((3, 8)).astype(np.float32), 5)
+    mean = blend([member] * count, 5)
+    np.testing.assert_array_equal(mean.indices, member.indices)
+    np.testing.assert_array_equal(mean.scores, member.scores)
 
 
 def test_members_must_predict_the_same_points():

@@ -19,6 +19,7 @@ from xcbench.bench.store import Record
 from xcbench.data import TextColumn, TopK
 from xcbench.data.text import TextEncoder
 from xcbench.errors import DataError, InputError, XCBenchError
+from xcbench.shortlist import blend
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class Model:
         # A rescorer and a mean over members need some room below the cut.
         depth = min(max(k, 100), self.label_count)
         predicted = [self._member(member, X, depth, titles) for member in self.members]
-        found = predicted[0] if len(predicted) == 1 else TopK.ensemble(predicted, depth)
+        found = predicted[0] if len(predicted) == 1 else blend(predicted, depth)
         if self.rescorer is not None:
             found = self.rescorer.rescore(found)
         return found.cut(k) if found.k >= k else found.padded(k)

@@ -138,17 +138,6 @@ class TopK:
         padded = [part.padded(k) for part in parts]
         return cls(np.concatenate([p.indices for p in padded]), np.concatenate([p.scores for p in padded]))
 
-    @classmethod
-    def ensemble(cls, members: Sequence[TopK], k: int) -> TopK:
-        """The mean score over members that predicted the same points; a label a member misses counts 0 there."""
-        if len({len(member) for member in members}) != 1:
-            raise InputError(f"members of an ensemble predict the same points, got {[len(m) for m in members]}")
-        indices, scores = np.hstack([m.indices for m in members]), np.hstack([m.scores for m in members])
-        together = cls(indices, scores).to_csr(int(indices.max(initial=0)) + 1).astype(np.float64)
-        together.sum_duplicates()
-        together.data /= len(members)
-        return cls.from_csr(together, k)
-
     def padded(self, k: int) -> TopK:
         """The same predictions in k >= self.k columns."""
         wider = ((0, 0), (0, k - self.k))

@@ -36,9 +36,7 @@ def blend_rows(members: Sequence[TopK], weights: Sequence[float] | None, k: int)
     factors = np.ones(len(members), np.float32) if weights is None else np.asarray(weights, np.float32)
     scores = np.hstack([m.scores * factor for m, factor in zip(members, factors, strict=True)])
     out = TopK(np.empty((len(labels), k), np.int32), np.empty((len(labels), k), np.float32))
-    _sum_rows(labels, scores, out.indices, out.scores)
-    if weights is None:  # dividing the sum, not its terms: a mean of probabilities stays one
-        np.divide(out.scores, len(members), out=out.scores)
+    _sum_rows(labels, scores, len(members) if weights is None else 1, out.indices, out.scores)
     return out
 
 
@@ -46,14 +44,18 @@ def blend_rows(members: Sequence[TopK], weights: Sequence[float] | None, k: int)
 def _sum_rows(
     labels: npt.NDArray[np.int32],
     scores: npt.NDArray[np.float32],
+    share: int,
     out_labels: npt.NDArray[np.int32],
     out_scores: npt.NDArray[np.float32],
 ) -> None:
+    """Sums divided by `share`, in float64: the mean of equal members is each of them, to the last bit."""
     size = table_size(labels.shape[1])
-    held, sums, keys = np.empty(size, np.int32), np.empty(size, np.float32), np.empty(size, np.uint64)
+    held, sums, keys = np.empty(size, np.int32), np.empty(size, np.float64), np.empty(size, np.uint64)
     for i in range(len(labels)):
         held[:] = -1
         for j in range(labels.shape[1]):
             if labels[i, j] >= 0:
                 add(held, sums, labels[i, j], scores[i, j])
+        for slot in range(size):
+            sums[slot] /= share
         write_best(keys, collect(held, sums, keys), out_labels[i], out_scores[i])

@@ -32,7 +32,7 @@ def slot_of(labels: npt.NDArray[np.int32], label: int) -> int:
 
 
 @njit(cache=True)
-def add(labels: npt.NDArray[np.int32], values: npt.NDArray[np.float32], label: int, value: np.float32) -> None:
+def add(labels: npt.NDArray[np.int32], values: npt.NDArray[np.floating], label: int, value: np.float32) -> None:
     slot = slot_of(labels, label)
     if labels[slot] == -1:
         labels[slot] = label
@@ -42,7 +42,7 @@ def add(labels: npt.NDArray[np.int32], values: npt.NDArray[np.float32], label: i
 
 
 @njit(cache=True)
-def collect(labels: npt.NDArray[np.int32], values: npt.NDArray[np.float32], keys: npt.NDArray[np.uint64]) -> int:
+def collect(labels: npt.NDArray[np.int32], values: npt.NDArray[np.floating], keys: npt.NDArray[np.uint64]) -> int:
     """Write the keys of all that the table holds, and return how many."""
     count = 0
     for slot in range(len(labels)):
