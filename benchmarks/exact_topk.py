@@ -1,12 +1,11 @@
 """Exact search among all labels against faiss' flat index, on the same cores."""
 
-import resource
 import time
 from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from benchmarks.figure import Figure
+from benchmarks.figure import Figure, grown_bytes
 from xcbench.shortlist import exact_topk, search_memory
 from xcbench.threads import set_threads
 
@@ -21,9 +20,7 @@ def measure() -> Iterator[Figure]:
     rng = np.random.default_rng(0)
     X, W = (rng.standard_normal((rows, DIMENSION), dtype=np.float32) for rows in (POINTS, LABELS))
     exact_topk(X[:300], W[:5000], K)
-    before = _peak()
-    exact_topk(X, W, K)
-    grown = _peak() - before
+    grown = grown_bytes(lambda: exact_topk(X, W, K))
     index = faiss.IndexFlatIP(DIMENSION)
     index.add(W)
     cpu, wall = [float("inf")] * 2, [float("inf")] * 2
@@ -50,7 +47,3 @@ def _cpu_and_wall(work: Callable[[], object]) -> tuple[float, float]:
     cpu, wall = time.process_time(), time.perf_counter()
     work()
     return time.process_time() - cpu, time.perf_counter() - wall
-
-
-def _peak() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

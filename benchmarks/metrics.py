@@ -1,7 +1,6 @@
 """Metrics and their intervals on one core: against napkinxc's Python metrics, pyxclib's time, and fixed budgets."""
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 
 import numba
 import numpy as np
@@ -9,7 +8,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 from napkinxc import metrics as napkinxc
 
-from benchmarks.figure import Figure, cpu_seconds
+from benchmarks.figure import Figure, cpu_seconds, grown_bytes
 from xcbench.data import TopK
 from xcbench.evaluate import Bootstrap, PointScores, Truth, evaluate, parse_metric
 
@@ -32,7 +31,7 @@ def measure() -> Iterator[Figure]:
     def everything() -> Weights:
         return _ours(predictions, Y, weights)
 
-    yield Figure(f"{WHAT}: memory beyond the input", _peak_megabytes(everything), 1000, "MB", "the budget", 1)
+    yield Figure(f"{WHAT}: memory beyond the input", grown_bytes(everything) / 1e6, 1000, "MB", "the budget", 1)
     yield Figure(
         WHAT,
         cpu_seconds(everything),
@@ -85,16 +84,3 @@ def _scores(rng: np.random.Generator) -> list[PointScores]:
     """Five means and five ratios."""
     means = [PointScores(parse_metric("P@1"), (rng.random(10_000) < 0.3).astype(np.float64)) for _ in range(5)]
     return means + [PointScores(parse_metric("PSP@1"), rng.random(10_000), np.ones(10_000)) for _ in range(5)]
-
-
-def _peak_megabytes(work: Callable[[], object]) -> float:
-    """How far the process grows while it works (Linux: the high-water mark can be set back)."""
-    Path("/proc/self/clear_refs").write_text("5")
-    before = _status_megabytes("VmRSS")
-    work()
-    return _status_megabytes("VmHWM") - before
-
-
-def _status_megabytes(field: str) -> float:
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return int(next(line for line in lines if line.startswith(field)).split()[1]) / 1024

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import numpy as np
-import psutil
 import scipy.sparse as sp
 import torch
 from torch import Tensor, nn
 
-from benchmarks.figure import Figure, cpu_seconds, seconds
+from benchmarks.figure import Figure, cpu_seconds, grown_bytes, seconds
 from xcbench.nn import Adam, DocumentEncoder, Factored, GatedBlock, GatedSum, LabelBank, SparseRows, TokenEmbeddings
 from xcbench.nn.dropout import start_step
 from xcbench.threads import set_threads
@@ -89,19 +87,18 @@ def texts(rng: np.random.Generator, rows: int, words: int) -> sp.csr_array:
 def figure(what: str, problem: tuple[Task, Points], rows: int) -> Figure:
     """Best time of a step, and of its matrix products alone, in turn: whatever disturbs one disturbs the other."""
     step, products = training_step(*problem), matrix_products(rows)
-    inputs = resident_memory()
-    reset_peak()
     with freed_memory_kept():  # as the training loop has it
-        step(), products()
+        grown = grown_bytes(lambda: (step(), step()))
+        products()
         wall = [(seconds(step, 2), seconds(products, 2)) for _ in range(ROUNDS)]
         cpu = [(cpu_seconds(step, 2), cpu_seconds(products, 2)) for _ in range(ROUNDS)]
-        peak, parts = peak_memory(), shares(*problem)
+        parts = shares(*problem)
     (ours, bare), (our_cpu, bare_cpu) = (map(min, zip(*times, strict=True)) for times in (wall, cpu))
     gigaflops = 6e-9 * D * (rows * D + B * rows + B * D)
     note = (
         f"counting {gigaflops:.1f} GFLOP (blocks and scores, forward and back): {gigaflops / ours:.0f} against "
         f"{gigaflops / bare:.0f} GFLOP/s; {bare_cpu / our_cpu:.2f}x in CPU time; {parts}; "
-        f"peak memory {peak / inputs:.1f}x that before training ({inputs / 2**20:.0f} MiB)"
+        f"memory grew by {grown / 2**20:.0f} MiB"
     )
     return Figure(what, ours * 1e3, bare * 1e3, "ms", "its matrix products alone", at_least=0.5, note=note)
 
@@ -169,20 +166,3 @@ def shares(task: Task, points: Points) -> str:
         parts["step"] += end - start
     step = parts.pop("step")
     return ", ".join(f"{name} {part / step:.0%}" for name, part in parts.items())
-
-
-def resident_memory() -> int:
-    return int(psutil.Process().memory_info().rss)
-
-
-def reset_peak() -> None:
-    """Let Linux forget the highest memory so far; elsewhere it stays that of the whole process."""
-    if (refs := Path("/proc/self/clear_refs")).exists():
-        refs.write_text("5")
-
-
-def peak_memory() -> int:
-    status = Path("/proc/self/status")
-    if status.exists():
-        return 1024 * int(status.read_text().split("VmHWM:")[1].split()[0])
-    return resident_memory()
