@@ -33,21 +33,20 @@ class Figure:
 
 def seconds(work: Callable[[], object], repeat: int = 3) -> float:
     """The best wall time of several calls: noise only ever adds."""
-    best = float("inf")
-    for _ in range(repeat):
-        start = time.perf_counter()
-        work()
-        best = min(best, time.perf_counter() - start)
-    return best
+    return _least(work, repeat, time.perf_counter)
 
 
 def cpu_seconds(work: Callable[[], object], repeat: int = 3) -> float:
     """The least CPU time of several calls, over all threads of this process."""
+    return _least(work, repeat, time.process_time)
+
+
+def _least(work: Callable[[], object], repeat: int, clock: Callable[[], float]) -> float:
     best = float("inf")
     for _ in range(repeat):
-        start = time.process_time()
+        start = clock()
         work()
-        best = min(best, time.process_time() - start)
+        best = min(best, clock() - start)
     return best
 
 

@@ -7,7 +7,7 @@ negative. ECLARE also drops edges between labels whose learnt vectors point apar
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -15,25 +15,22 @@ import scipy.sparse as sp
 
 from xcbench.bench import Reranker, Rescorer, Run, load_values, register_reranker, save_values
 from xcbench.data import Dataset, TopK
-from xcbench.labels import random_walk_graph, two_sided
+from xcbench.labels.label_graph import LabelGraph
 from xcbench.shortlist import Game
 
 
 @dataclass(frozen=True)
 class GameConfig:
-    """Walks as in ECLARE's paper and configs; the beam is that of its configs for LF-AmazonTitles-131K."""
+    """The graph as in ECLARE's paper and configs; the beam is that of its configs for LF-AmazonTitles-131K."""
 
     beam: int = 50
     mode: Literal["code", "paper"] = "code"
     """`paper` is top-B(p G^T), which lets go of the method's own scores."""
-    walk_length: int = 400
-    restart: float = 0.8
-    head_threshold: int = 500
-    top: int = 10
+    graph: LabelGraph = field(default_factory=LabelGraph)
 
     def __post_init__(self) -> None:
-        if min(self.beam, self.walk_length, self.head_threshold, self.top) < 1 or not 0 <= self.restart <= 1:
-            raise ValueError("beam, walk_length, head_threshold and top are at least 1, restart is between 0 and 1")
+        if self.beam < 1:
+            raise ValueError("beam is at least 1")
 
 
 class GameRescorer(Rescorer):
@@ -63,13 +60,11 @@ class GameReranker(Reranker[GameConfig]):
     citation = "Mittal et al., ECLARE: Extreme Classification with Label Graph Correlations, WWW 2021"
 
     def fit(self, data: Dataset, run: Run) -> GameRescorer:
-        walks = asdict(self.config)
-        beam, mode = walks.pop("beam"), walks.pop("mode")
-        Y = run.unaugmented.train.Y
+        recipe, Y = self.config.graph, run.unaugmented.train.Y
         graph = run.stage(
             "graph",
-            lambda work: {"G": two_sided(random_walk_graph(Y, seed=work.seed, **walks))},
+            lambda work: {"G": recipe.normalise(recipe.count(Y, work.seed))},
             data=run.unaugmented,
-            config=walks,
+            config=recipe,
         )
-        return GameRescorer(graph["G"], beam, mode)
+        return GameRescorer(graph["G"], self.config.beam, self.config.mode)

@@ -80,7 +80,7 @@ def test_works_behind_a_method_and_is_kept_with_its_model(tmp_path, monkeypatch)
     assert np.array_equal(model.predict(data.test.X, 50, data.test.titles).indices, record.predictions().indices)
 
 
-@pytest.mark.parametrize(("key", "value"), [("beam", 0), ("restart", 1.5), ("top", 0), ("mode", "off")])
+@pytest.mark.parametrize(("key", "value"), [("beam", 0), ("graph.restart", 1.5), ("graph.top", 0), ("mode", "off")])
 def test_settings_out_of_range_are_refused(key, value):
-    with pytest.raises(InputError, match=key):
+    with pytest.raises(InputError, match=key.removeprefix("graph.")):
         build(get_reranker("game").config_type, {key: value})
