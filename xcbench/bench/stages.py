@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-CORE_VERSION = 1
+CORE_VERSION = 2
 """Raised whenever a change to a room that methods build on changes what they compute; nothing older is reused."""
 
 Item = TypeVar("Item")
