@@ -7,7 +7,7 @@ The kernels are parallel and seeded per label, so no thread count changes a resu
 from xcbench.labels.centroids import dense_centroids, sparse_centroids
 from xcbench.labels.clustering import balanced_clusters, cluster_count, random_clusters
 from xcbench.labels.graph import cluster_graph, conditional_probabilities, cooccurrence, prune_by_cosine
-from xcbench.labels.information import loss_of_mutual_information, mutual_information
+from xcbench.labels.information import information_lost, loss_of_mutual_information, mutual_information
 from xcbench.labels.meta_labels import meta_targets, meta_text
 from xcbench.labels.normalise import by_row, perron, stationary_vector, two_sided
 from xcbench.labels.pagerank import personalised_pagerank
@@ -24,6 +24,7 @@ __all__ = [
     "conditional_probabilities",
     "cooccurrence",
     "dense_centroids",
+    "information_lost",
     "keep_top",
     "loss_of_mutual_information",
     "meta_targets",
