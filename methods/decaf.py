@@ -83,7 +83,7 @@ class ModuleConfig:
 
 def _steps(epochs: int, least_steps: int, lr: float) -> Training:
     schedule = Schedule("linear", warmup=0.1)
-    return Training(lr=lr, batch_size=256, epochs=epochs, least_steps=least_steps, schedule=schedule)
+    return Training(lr, 256, epochs, least_steps, schedule=schedule, free_rate=0.3, block_rate=0.1)
 
 
 @dataclass(frozen=True)
@@ -103,6 +103,8 @@ class DecafConfig:
     """Whether true labels that a training point's shortlist misses join it."""
     embeddings: Literal["surrogate", "pretrained"] = "surrogate"
     """Where E comes from: Module I, or text alone (then E stays fixed)."""
+    embedding_scale: float = 2.0
+    """How long E's random start is: a multiple of Kaiming's, which the paper has."""
     vectors: str | None = None
     """A file of pre-trained vectors (npy, a row per feature); without one they are learnt on the training text."""
     freeze: bool = False
@@ -113,9 +115,9 @@ class DecafConfig:
     reduction: Literal["mean", "batch"] = "batch"
     prior_bias: bool = True
     """Start biases at the log odds of a pair being true, and have them in Module I too; else at 0, and none there."""
-    surrogate: ModuleConfig = field(default_factory=lambda: ModuleConfig(0.5, _steps(10, 300, 0.01)))
-    shortlister: ModuleConfig = field(default_factory=lambda: ModuleConfig(0.5, _steps(10, 300, 0.01)))
-    extreme: ModuleConfig = field(default_factory=lambda: ModuleConfig(0.5, _steps(10, 600, 0.02)))
+    surrogate: ModuleConfig = field(default_factory=lambda: ModuleConfig(0.5, _steps(4, 300, 0.01)))
+    shortlister: ModuleConfig = field(default_factory=lambda: ModuleConfig(0.3, _steps(4, 300, 0.01)))
+    extreme: ModuleConfig = field(default_factory=lambda: ModuleConfig(0.3, _steps(4, 600, 0.02)))
 
     def __post_init__(self) -> None:
         if self.dim < 1 or self.shortlist_length < 1 or min(self.beam or 1, self.clusters or 1) < 1:
@@ -127,6 +129,7 @@ class DecafConfig:
 def _paper(dim: int, clusters: int, beam: int, lr: float, dropout: float = 0.2) -> Patch:
     """The authors' settings; Modules II and IV learn at 0.8 times the rate of Module I."""
     patch: dict[str, Any] = {"dim": dim, "clusters": clusters, "beam": beam, "reduction": "mean", "prior_bias": False}
+    patch["embedding_scale"] = 1.0
     for module, epochs, rate in (("surrogate", 20, lr), ("shortlister", 10, 0.8 * lr), ("extreme", 10, 0.8 * lr)):
         patch |= {
             f"{module}.dropout": 0.5 if module == "surrogate" else dropout,
@@ -207,7 +210,7 @@ class Decaf(Method[DecafConfig]):
         if c.embeddings == "pretrained":
             origin: dict[str, Any] = {"vectors": c.vectors and sha256(Path(c.vectors).read_bytes()).hexdigest()}
         else:
-            origin = {"module": c.surrogate, **size, **loss}
+            origin = {"module": c.surrogate, "scale": c.embedding_scale, **size, **loss}
         surrogate = run.stage(
             "surrogate", lambda work: self._surrogate(data, clean, work),
             data=seen, config={"dim": c.dim, "embeddings": c.embeddings, **origin}, shared=True,
@@ -231,7 +234,7 @@ class Decaf(Method[DecafConfig]):
         block = GatedBlock(c.dim, c.surrogate.dropout)
         if c.embeddings == "pretrained":
             return {"E": _pretrained(c.vectors, data, c.dim, work.seed), "encoder": folded(block)}
-        E = TokenEmbeddings(data.feature_count, c.dim)
+        E = TokenEmbeddings(data.feature_count, c.dim, scale=c.embedding_scale)
         clustering = balanced_clusters(sparse_centroids(clean.train.Y, clean.train.X), self._K(data), seed=work.seed)
         targets = meta_targets(points.Y, clustering)
         U = None if data.Z is None else meta_text(data.Z, clustering)

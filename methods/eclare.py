@@ -97,9 +97,10 @@ class ModuleConfig:
     training: Training
 
 
-def _module(epochs: int, least_steps: int) -> ModuleConfig:
+def _module(dropout: float) -> ModuleConfig:
     schedule = Schedule("linear", warmup=0.1)
-    return ModuleConfig(0.5, Training(0.01, batch_size=256, epochs=epochs, least_steps=least_steps, schedule=schedule))
+    training = Training(0.01, 256, epochs=4, least_steps=300, schedule=schedule, free_rate=0.3, block_rate=0.1)
+    return ModuleConfig(dropout, training)
 
 
 @dataclass(frozen=True)
@@ -125,12 +126,14 @@ class EclareConfig:
     freeze: bool = False
     """Keep E fixed after Module I. The paper does; small data needs an E that learns on."""
     reduction: Literal["mean", "batch"] = "batch"
+    embedding_scale: float = 2.0
+    """How long E's random start is: a multiple of Kaiming's, which the paper has."""
     graph: LabelGraph = field(default_factory=LabelGraph)
     """Section 3.1. Head labels are also clustered among themselves; `farthest` counts from Module II on."""
     classifier: ClassifierConfig = field(default_factory=ClassifierConfig)
-    surrogate: ModuleConfig = field(default_factory=lambda: _module(10, 300))
-    shortlister: ModuleConfig = field(default_factory=lambda: _module(10, 300))
-    extreme: ModuleConfig = field(default_factory=lambda: _module(10, 300))
+    surrogate: ModuleConfig = field(default_factory=lambda: _module(0.5))
+    shortlister: ModuleConfig = field(default_factory=lambda: _module(0.3))
+    extreme: ModuleConfig = field(default_factory=lambda: _module(0.3))
 
     def __post_init__(self) -> None:
         if any(size is not None and size < 1 for size in (self.dim, self.clusters, self.beam, self.shortlist_length)):
@@ -144,10 +147,11 @@ class EclareConfig:
 def _paper(dim: int, clusters: int, beam: int, first_lr: float, lr: float) -> Patch:
     """The settings of the official configs."""
     own = {"dim": dim, "clusters": clusters, "beam": beam, "freeze": True, "reduction": "mean"}
-    own |= {"classifier.prior_bias": False}
+    own |= {"classifier.prior_bias": False, "embedding_scale": 1.0}
     for name, rate, epochs in (("surrogate", first_lr, 20), ("shortlister", lr, 10), ("extreme", lr, 10)):
         halving = {"kind": "halving", "at": halving_after(epochs // 2, epochs).at}
         training = {"lr": rate, "batch_size": 255, "epochs": epochs, "least_steps": 0, "schedule": halving}
+        training |= {"free_rate": 1.0, "block_rate": 1.0}
         own |= {f"{name}.dropout": 0.2, f"{name}.training": training}
     return own
 
@@ -251,7 +255,8 @@ class Eclare(Method[EclareConfig]):
         )
         surrogate = run.stage(
             "surrogate", lambda work: self._surrogate(data, clean, graph, work), data=seen,
-            config={**made, "classifier": learnt, "module": c.surrogate}, after=[graph], shared=True,
+            config={**made, "scale": c.embedding_scale, "classifier": learnt, "module": c.surrogate}, after=[graph],
+            shared=True,
         )  # fmt: skip
         shortlister = run.stage(
             "shortlister", lambda work: self._shortlister(data, clean, surrogate, work), data=seen,
@@ -271,7 +276,8 @@ class Eclare(Method[EclareConfig]):
         along = c.graph.normalise(counts) if c.clusters_by == "graph" else None
         clustering = self._clusters(sparse_centroids(clean.train.Y, clean.train.X, graph=along), clean, work.seed)
         points = Points(split.X, meta_targets(split.Y, clustering))
-        E, dropout = TokenEmbeddings(data.feature_count, c.dim), c.surrogate.dropout
+        dropout = c.surrogate.dropout
+        E = TokenEmbeddings(data.feature_count, c.dim, scale=c.embedding_scale)
         labels = self._meta_labels(E, data.Z, clustering, counts, dropout, points.true_share(), surrogate=True)
         task = RankAll(DocumentEncoder(ResidualBlock(c.dim, dropout), E), labels, c.reduction)
         train(task, points, c.surrogate.training, work, "surrogate")

@@ -87,6 +87,19 @@ def test_one_step_equals_a_dense_slow_reference(shortlists):
         torch.testing.assert_close(p.double(), expected[name], rtol=2e-3, atol=2e-5)
 
 
+@pytest.mark.parametrize("shortlists", [True, False])
+def test_free_vectors_and_blocks_have_rates_of_their_own(shortlists):
+    """Adam's first step moves every parameter that has a gradient by its rate, whatever the gradient's size."""
+    task, points = toy(points=30, dropout=0.0, shortlists=shortlists)
+    before = parameters(task)
+    rates = Training(lr=0.01, free_rate=0.5, block_rate=0.1, steps=1, batch_size=30, schedule=Schedule("constant"))
+    train(task, points, rates, QUIET)
+    moved = {name: (p - before[name]).abs().max().item() for name, p in parameters(task).items()}
+    expected = dict.fromkeys(moved, 0.001)
+    expected |= {name: 0.01 for name in moved if name.endswith("E.weight")} | {"labels.z2.weight": 0.005}
+    assert moved == pytest.approx(expected, rel=1e-2)
+
+
 def test_training_fits_a_small_set():
     task, points = toy(points=50, labels=20, dim=16, dropout=0.0, shortlists=False)
     report = train(task, points, Training(epochs=150, batch_size=25, lr=0.02), QUIET)

@@ -10,6 +10,7 @@ dense Adam. The two agree wherever gradients are large against epsilon.
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Mapping
 
 import numpy as np
@@ -23,12 +24,16 @@ from xcbench.nn.tables import TokenEmbeddings
 
 
 class Adam:
-    """Adam over the trainable parameters of a module. Its state is a dictionary of tensors and a step count."""
+    """Adam over the trainable parameters of a module. Its state is a dictionary of tensors and a step count.
+
+    `rates` multiplies the learning rate of the parameters that it names.
+    """
 
     def __init__(
-        self, module: nn.Module, lr: float = 1e-3, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8
-    ) -> None:
-        self.lr, self.betas, self.eps = lr, betas, eps
+        self, module: nn.Module, lr: float = 1e-3, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
+        rates: Mapping[str, float] | None = None,
+    ) -> None:  # fmt: skip
+        self.lr, self.betas, self.eps, self.rates = lr, betas, eps, rates or {}
         self.steps = 0
         self.parameters = {name: p for name, p in module.named_parameters() if p.requires_grad}
         self.moments = {name: (torch.zeros_like(p), torch.zeros_like(p)) for name, p in self.parameters.items()}
@@ -38,7 +43,7 @@ class Adam:
     def step(self) -> None:
         """Update everything that has a gradient, and clear the gradients."""
         self.steps += 1
-        dense: list[str] = []
+        dense: dict[float, list[str]] = defaultdict(list)
         for name, p in self.parameters.items():
             if p.grad is None:
                 continue
@@ -49,8 +54,9 @@ class Adam:
                 self._update_rows(name, *_unique_rows(p.grad))
                 p.grad = None
             else:
-                dense.append(name)
-        self._update_dense(dense)
+                dense[self.rates.get(name, 1.0)].append(name)
+        for rate, names in dense.items():
+            self._update_dense(names, rate * self.lr)
 
     def state(self) -> dict[str, Tensor]:
         """Both moments of every parameter, by name."""
@@ -79,7 +85,7 @@ class Adam:
     def _update_rows(self, name: str, rows: Tensor, grad: Tensor, grad_by_row: bool = False) -> None:
         p, (m, v) = self.parameters[name], self.moments[name]
         b1, b2 = self.betas
-        rate = self.lr / (1 - b1**self.steps)
+        rate = self.rates.get(name, 1.0) * self.lr / (1 - b1**self.steps)
         root = 1 / math.sqrt(1 - b2**self.steps)
         if fusable(p, grad):
             P, M, V, G = (t.detach().numpy().reshape(len(t), -1) for t in (p, m, v, grad))
@@ -92,15 +98,13 @@ class Adam:
         m[rows], v[rows] = m_rows, v_rows
         p[rows] -= rate * m_rows / (v_rows.sqrt() * root + self.eps)
 
-    def _update_dense(self, names: list[str]) -> None:
-        if not names:
-            return
+    def _update_dense(self, names: list[str], lr: float) -> None:
         p: list[Tensor] = [self.parameters[name] for name in names]
         grads = [t.grad for t in p if t.grad is not None]
         m, v = zip(*(self.moments[name] for name in names), strict=True)
         adam(
             p, grads, list(m), list(v), [], [torch.full((), self.steps - 1.0, device=t.device) for t in p],
-            fused=True, amsgrad=False, beta1=self.betas[0], beta2=self.betas[1], lr=self.lr, weight_decay=0.0,
+            fused=True, amsgrad=False, beta1=self.betas[0], beta2=self.betas[1], lr=lr, weight_decay=0.0,
             eps=self.eps, maximize=False,
         )  # fmt: skip
         for t in p:

@@ -21,17 +21,18 @@ class TokenEmbeddings(nn.Module):
 
     The gradient is added straight into `weight.grad`, and `touched` marks the rows it reached; the optimiser reads
     both and clears them again, so that no step allocates or sweeps a V x D array. With `lazy` it updates the touched
-    rows only (the semantics of torch's SparseAdam), otherwise all of them (those of Adam).
+    rows only (the semantics of torch's SparseAdam), otherwise all of them (those of Adam). `scale` multiplies the
+    random start.
     """
 
     touched: Tensor
 
-    def __init__(self, vocabulary: int, dim: int, lazy: bool = False) -> None:
+    def __init__(self, vocabulary: int, dim: int, lazy: bool = False, scale: float = 1.0) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.empty(vocabulary, dim))
         self.lazy = lazy
         self.register_buffer("touched", torch.zeros(vocabulary, dtype=torch.bool), persistent=False)
-        bound = math.sqrt(6.0 / dim)  # Kaiming's uniform with fan-in D, as DECAF has it
+        bound = scale * math.sqrt(6.0 / dim)  # Kaiming's uniform with fan-in D, as DECAF has it
         nn.init.uniform_(self.weight, -bound, bound)
 
     @classmethod

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from xcbench.errors import InputError, XCBenchError
-from xcbench.nn import Adam
+from xcbench.nn import Adam, LabelBank, TokenEmbeddings
 from xcbench.nn.dropout import next_key, start_step
 from xcbench.nn.parallel import Longs
 from xcbench.train.batches import Batch, Points
@@ -54,6 +54,10 @@ class Training:
     beta1: float = 0.9
     beta2: float = 0.999
     eps: float = 1e-8
+    free_rate: float = 1.0
+    """Multiplies `lr` for the free vectors of labels."""
+    block_rate: float = 1.0
+    """Multiplies `lr` for all that is neither a free vector of a label nor the embedding of a token."""
     precision: str = "auto"
     compile: str = "auto"
     checkpoint_seconds: float = 60.0
@@ -162,7 +166,9 @@ class _Run:
     ) -> None:  # fmt: skip
         self.module, self.points, self.settings, self.plan = module, points, settings, plan
         self.device, self.together, self.work, self.name = device, together, work, name
-        self.optimiser = Adam(module, settings.lr, (settings.beta1, settings.beta2), settings.eps)
+        self.optimiser = Adam(
+            module, settings.lr, (settings.beta1, settings.beta2), settings.eps, _rates(module, settings)
+        )
         self.loss = _compiled(cast("Trainable", module).loss, settings.compile, device)
         self.checkpoint = Checkpoint(work.checkpoints, name, _identity(plan, settings), settings.checkpoint_seconds)
         self.losses: list[float] = []  # means of the finished epochs
@@ -243,6 +249,16 @@ class _Run:
         self.epoch_points = saved["points"]
         self.work.log(f"{self.name}: goes on from step {saved['step']}")
         return int(saved["step"])
+
+
+def _rates(module: nn.Module, settings: Training) -> dict[str, float]:
+    """The share of the learning rate that each parameter gets."""
+    tables = {
+        id(part.weight): 1.0 if isinstance(part, TokenEmbeddings) else settings.free_rate
+        for part in module.modules()
+        if isinstance(part, TokenEmbeddings) or (isinstance(part, LabelBank) and part.weight.dim() == 2)
+    }
+    return {name: tables.get(id(p), settings.block_rate) for name, p in module.named_parameters()}
 
 
 @contextlib.contextmanager
