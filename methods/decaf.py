@@ -52,10 +52,10 @@ from xcbench.train import (
     CascadePredictor,
     FixedEncoder,
     LabelText,
+    ModuleConfig,
     Points,
     RankAll,
     RankShortlist,
-    Schedule,
     Training,
     all_classifiers,
     encode,
@@ -63,6 +63,7 @@ from xcbench.train import (
     halving_after,
     learnable,
     log_odds,
+    short_training,
     train,
 )
 
@@ -71,19 +72,6 @@ Parts = Literal["text+free", "text", "free"]
 
 RECALL_ON = 10_000
 """How many training points are asked for the shortlists' recall."""
-
-
-@dataclass(frozen=True)
-class ModuleConfig:
-    """How Module I, II or IV is trained."""
-
-    dropout: float
-    training: Training
-
-
-def _steps(epochs: int, least_steps: int, lr: float) -> Training:
-    schedule = Schedule("linear", warmup=0.1)
-    return Training(lr, 256, epochs, least_steps, schedule=schedule, free_rate=0.3, block_rate=0.1)
 
 
 @dataclass(frozen=True)
@@ -115,9 +103,9 @@ class DecafConfig:
     reduction: Literal["mean", "batch"] = "batch"
     prior_bias: bool = True
     """Start biases at the log odds of a pair being true, and have them in Module I too; else at 0, and none there."""
-    surrogate: ModuleConfig = field(default_factory=lambda: ModuleConfig(0.5, _steps(4, 300, 0.01)))
-    shortlister: ModuleConfig = field(default_factory=lambda: ModuleConfig(0.3, _steps(4, 300, 0.01)))
-    extreme: ModuleConfig = field(default_factory=lambda: ModuleConfig(0.3, _steps(4, 600, 0.02)))
+    surrogate: ModuleConfig = field(default_factory=lambda: ModuleConfig(short_training(0.01, 300)))
+    shortlister: ModuleConfig = field(default_factory=lambda: ModuleConfig(short_training(0.01, 300)))
+    extreme: ModuleConfig = field(default_factory=lambda: ModuleConfig(short_training(0.02, 600)))
 
     def __post_init__(self) -> None:
         if self.dim < 1 or self.shortlist_length < 1 or min(self.beam or 1, self.clusters or 1) < 1:
@@ -231,14 +219,15 @@ class Decaf(Method[DecafConfig]):
     def _surrogate(self, data: Dataset, clean: Dataset, work: StageWork) -> dict[str, Any]:
         """Module I: E, learnt on the task of finding clusters of labels by their text."""
         c, points = self.config, learnable(data.train)
-        block = GatedBlock(c.dim, c.surrogate.dropout)
+        dropout = c.surrogate.dropout_for(len(points))
+        block = GatedBlock(c.dim, dropout)
         if c.embeddings == "pretrained":
             return {"E": _pretrained(c.vectors, data, c.dim, work.seed), "encoder": folded(block)}
         E = TokenEmbeddings(data.feature_count, c.dim, scale=c.embedding_scale)
         clustering = balanced_clusters(sparse_centroids(clean.train.Y, clean.train.X), self._K(data), seed=work.seed)
         targets = meta_targets(points.Y, clustering)
         U = None if data.Z is None else meta_text(data.Z, clustering)
-        labels = self._labels(E, U, clustering.K, c.surrogate.dropout, "text", _share(targets))
+        labels = self._labels(E, U, clustering.K, dropout, "text", _share(targets))
         if not c.prior_bias:
             labels.bias = None
         task = RankAll(DocumentEncoder(block, E), labels, c.reduction)
@@ -255,8 +244,9 @@ class Decaf(Method[DecafConfig]):
         clustering = balanced_clusters(dense_centroids(clean.train.Y, Ex), self._K(data), seed=work.seed)
         targets = meta_targets(points.Y, clustering)
         U = None if data.Z is None else meta_text(data.Z, clustering)
-        labels = self._labels(E, U, clustering.K, c.shortlister.dropout, c.classifier, _share(targets), frozen=c.freeze)
-        documents, X = self._documents(E, points.X, c.shortlister.dropout)
+        dropout = c.shortlister.dropout_for(len(points))
+        labels = self._labels(E, U, clustering.K, dropout, c.classifier, _share(targets), frozen=c.freeze)
+        documents, X = self._documents(E, points.X, dropout)
         task = RankAll(documents, labels, c.reduction)
         train(task, Points(X, targets), c.shortlister.training, work, "shortlister")
         H, bias = all_classifiers(task, clustering.K)
@@ -283,8 +273,9 @@ class Decaf(Method[DecafConfig]):
         x = FixedEncoder(**shortlister["encoder"], E=_array(E.weight))(points.X)
         candidates, length = self._candidates(self._found(shortlister), x)
         share = points.Y.nnz / (len(points) * max(length, 1))
-        labels = self._labels(E, data.Z, L, c.extreme.dropout, c.classifier, share, c.free_start, c.freeze)
-        documents, X = self._documents(E, points.X, c.extreme.dropout)
+        dropout = c.extreme.dropout_for(len(points))
+        labels = self._labels(E, data.Z, L, dropout, c.classifier, share, c.free_start, c.freeze)
+        documents, X = self._documents(E, points.X, dropout)
         task = RankShortlist(documents, labels, c.reduction)
         train(task, Points(X, points.Y, candidates), c.extreme.training, work, "extreme")
         W, bias = all_classifiers(task, L)

@@ -53,17 +53,17 @@ from xcbench.train import (
     Candidates,
     CascadePredictor,
     FixedEncoder,
+    ModuleConfig,
     NeighbourText,
     Points,
     RankAll,
     RankShortlist,
-    Schedule,
-    Training,
     all_classifiers,
     folded,
     halving_after,
     learnable,
     log_odds,
+    short_training,
     train,
 )
 
@@ -87,20 +87,6 @@ class ClassifierConfig:
     mixture: Literal["attention", "sum"] = "attention"
     prior_bias: bool = True
     """A free bias a label that starts at the log odds of a pair being true. The paper has no biases."""
-
-
-@dataclass(frozen=True)
-class ModuleConfig:
-    """How Module I, II or IV is trained."""
-
-    dropout: float
-    training: Training
-
-
-def _module(dropout: float) -> ModuleConfig:
-    schedule = Schedule("linear", warmup=0.1)
-    training = Training(0.01, 256, epochs=4, least_steps=300, schedule=schedule, free_rate=0.3, block_rate=0.1)
-    return ModuleConfig(dropout, training)
 
 
 @dataclass(frozen=True)
@@ -131,9 +117,9 @@ class EclareConfig:
     graph: LabelGraph = field(default_factory=LabelGraph)
     """Section 3.1. Head labels are also clustered among themselves; `farthest` counts from Module II on."""
     classifier: ClassifierConfig = field(default_factory=ClassifierConfig)
-    surrogate: ModuleConfig = field(default_factory=lambda: _module(0.5))
-    shortlister: ModuleConfig = field(default_factory=lambda: _module(0.3))
-    extreme: ModuleConfig = field(default_factory=lambda: _module(0.3))
+    surrogate: ModuleConfig = field(default_factory=lambda: ModuleConfig(short_training(0.01, 300)))
+    shortlister: ModuleConfig = field(default_factory=lambda: ModuleConfig(short_training(0.01, 300)))
+    extreme: ModuleConfig = field(default_factory=lambda: ModuleConfig(short_training(0.01, 300)))
 
     def __post_init__(self) -> None:
         if any(size is not None and size < 1 for size in (self.dim, self.clusters, self.beam, self.shortlist_length)):
@@ -276,7 +262,7 @@ class Eclare(Method[EclareConfig]):
         along = c.graph.normalise(counts) if c.clusters_by == "graph" else None
         clustering = self._clusters(sparse_centroids(clean.train.Y, clean.train.X, graph=along), clean, work.seed)
         points = Points(split.X, meta_targets(split.Y, clustering))
-        dropout = c.surrogate.dropout
+        dropout = c.surrogate.dropout_for(len(split))
         E = TokenEmbeddings(data.feature_count, c.dim, scale=c.embedding_scale)
         labels = self._meta_labels(E, data.Z, clustering, counts, dropout, points.true_share(), surrogate=True)
         task = RankAll(DocumentEncoder(ResidualBlock(c.dim, dropout), E), labels, c.reduction)
@@ -291,9 +277,10 @@ class Eclare(Method[EclareConfig]):
         along = c.graph.normalise(counts) if c.clusters_by == "graph" else None
         Ex = unit_rows(E.embed(SparseRows.of(clean.train.X)).numpy())
         clustering = self._clusters(dense_centroids(clean.train.Y, Ex, along), clean, work.seed)
-        documents, X = self._documents(E, split.X, c.shortlister.dropout)
+        dropout = c.shortlister.dropout_for(len(split))
+        documents, X = self._documents(E, split.X, dropout)
         points = Points(X, meta_targets(split.Y, clustering))
-        labels = self._meta_labels(E, data.Z, clustering, counts, c.shortlister.dropout, points.true_share())
+        labels = self._meta_labels(E, data.Z, clustering, counts, dropout, points.true_share())
         task = RankAll(documents, labels, c.reduction)
         train(task, points, c.shortlister.training, work, "shortlister")
         H, bias = all_classifiers(task, clustering.K)
@@ -306,9 +293,10 @@ class Eclare(Method[EclareConfig]):
         """Modules III and IV: classifiers that start at their neighbours' text, trained on shortlists."""
         c, split, G = self.config, learnable(data.train), self.config.graph.normalise(shortlister["graph"])
         E = TokenEmbeddings.of(surrogate["E"] if c.freeze else shortlister["E"])
-        documents, X = self._documents(E, split.X, c.extreme.dropout)
+        dropout = c.extreme.dropout_for(len(split))
+        documents, X = self._documents(E, split.X, dropout)
         points = Points(X, split.Y, self._candidates(E, split, shortlister, G))
-        labels = self._labels(E, data.Z, G, c.extreme.dropout, points.true_share())
+        labels = self._labels(E, data.Z, G, dropout, points.true_share())
         task = RankShortlist(documents, labels, c.reduction)
         train(task, points, c.extreme.training, work, "extreme")
         W, bias = all_classifiers(task, data.label_count)

@@ -8,6 +8,7 @@ from xcbench.train.cascade import CascadePredictor, FixedEncoder, folded
 from xcbench.train.devices import resolve_device
 from xcbench.train.loop import Trainable, Training, TrainReport, Work, train
 from xcbench.train.memory import MemoryEstimate, estimate_memory
+from xcbench.train.modules import ModuleConfig, short_training
 from xcbench.train.schedules import Schedule, halving_after
 from xcbench.train.tasks import (
     FreeLabels,
@@ -29,6 +30,7 @@ __all__ = [
     "FreeLabels",
     "LabelText",
     "MemoryEstimate",
+    "ModuleConfig",
     "NeighbourText",
     "Points",
     "RankAll",
@@ -47,5 +49,6 @@ __all__ = [
     "learnable",
     "log_odds",
     "resolve_device",
+    "short_training",
     "train",
 ]
