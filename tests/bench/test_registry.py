@@ -65,9 +65,9 @@ def test_a_missing_package_hides_only_its_own_method(built_in):
     found = {entry.name: entry for entry in entries("method")}
     assert found["fine"].problem is None
     assert found["fine"].title == "A title"
-    assert found["needy"].problem == "not available: pip install no_such_package"
+    assert found["needy"].problem.endswith("pip install no_such_package")
     assert get_method("fine").name == "fine"
-    with pytest.raises(InputError, match="'needy' is not available: pip install no_such_package"):
+    with pytest.raises(InputError, match=r"'needy' is not available: .*pip install no_such_package"):
         get_method("needy")
 
 

@@ -1,6 +1,9 @@
 """What every baseline promises beyond the contract (tests/bench/test_check.py), asked of each in turn."""
 
 import importlib.metadata
+import shutil
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -50,25 +53,54 @@ def fresh_registry():
     registry._built_in.cache_clear()
 
 
-def test_without_its_library_a_method_says_what_to_install(monkeypatch, fresh_registry):
+@pytest.fixture
+def activated(monkeypatch):
+    """Our environment is the first that the shell looks at, and we came from an index of packages."""
+    monkeypatch.setattr(shutil, "which", lambda _: str(Path(sys.executable).with_name("pip")))
+    monkeypatch.setattr(extras, "_origin", dict)
+
+
+def test_without_its_library_a_method_says_what_to_install(monkeypatch, fresh_registry, activated):
     importable = registry._importable
     monkeypatch.setattr(registry, "_importable", lambda root: root != "omikuji" and importable(root))
     problems = {entry.name: entry.problem for entry in registry.entries("method")}
-    assert problems["parabel"] == problems["bonsai"] == "not available: pip install xcbench[baselines]"
+    assert problems["parabel"] == problems["bonsai"] == "not available: pip install 'xcbench[baselines]'"
     assert problems["knn"] is None
 
 
-def test_a_library_in_a_version_nobody_tried_is_refused(monkeypatch, fresh_registry):
+def test_a_library_in_a_version_nobody_tried_is_refused(monkeypatch, fresh_registry, activated):
     installed = importlib.metadata.version
     monkeypatch.setattr(importlib.metadata, "version", lambda name: "0.3.4" if name == "omikuji" else installed(name))
-    with pytest.raises(InputError, match=r"needs omikuji<0.6,>=0.5, found 0.3.4: pip install xcbench\[baselines\]"):
+    with pytest.raises(InputError, match=r"needs omikuji<0.6,>=0.5, found 0.3.4: pip install 'xcbench\[baselines\]'"):
         registry.get_method("parabel")
 
 
-def test_remedies_name_extras_where_they_bring_the_package():
-    assert extras.remedy(("omikuji", "sklearn")) == "pip install xcbench[baselines]"
+def test_remedies_name_extras_where_they_bring_the_package(activated):
+    assert extras.remedy(("omikuji", "sklearn")) == "pip install 'xcbench[baselines]'"
     assert extras.remedy(("no_such_package",)) == "pip install no_such_package"
     assert extras.misfit("numpy") is None
+
+
+@pytest.mark.parametrize(
+    ("editable", "here", "expected"),
+    [(True, ".", "-e '.[baselines]'"), (True, "docs", "-e '{root}[baselines]'"), (False, ".", "'.[baselines]'")],
+)
+def test_what_came_from_a_folder_is_installed_from_there(activated, monkeypatch, tmp_path, editable, here, expected):
+    (tmp_path / "docs").mkdir()
+    origin = {"url": tmp_path.as_uri(), "dir_info": {"editable": True} if editable else {}}
+    monkeypatch.setattr(extras, "_origin", lambda: origin)
+    monkeypatch.chdir(tmp_path / here)
+    assert extras.remedy(("omikuji",)) == f"pip install {expected.format(root=tmp_path)}"
+
+
+@pytest.mark.parametrize("pip", [None, "/usr/bin/pip"])
+def test_the_pip_of_another_environment_is_not_meant(activated, monkeypatch, tmp_path, pip):
+    python = tmp_path / ".venv" / "bin" / "python"
+    monkeypatch.setattr(shutil, "which", lambda _: pip)
+    monkeypatch.setattr(sys, "executable", str(python))
+    assert extras.extra("ray") == f"{python} -m pip install 'xcbench[ray]'"
+    monkeypatch.chdir(tmp_path)
+    assert extras.extra("ray") == ".venv/bin/python -m pip install 'xcbench[ray]'"
 
 
 @baselines

@@ -13,12 +13,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from xcbench import threads
+from xcbench.bench.extras import extra
 from xcbench.bench.launchers import Job, Outcome, run_here
 from xcbench.errors import InputError
 
 LOSSES = 3
 """How many workers may be lost under a run before it counts as failed."""
-_FORWARDED = ("XCBENCH_HOME", "XCBENCH_STORE", "PYTHONPATH")
+_FORWARDED = ("XCBENCH_HOME", "PYTHONPATH")
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,7 @@ def _ray() -> Any:
     try:
         import ray
     except ImportError:
-        raise InputError("the Ray launcher needs Ray: pip install 'xcbench[ray]'") from None
+        raise InputError(f"the Ray launcher needs Ray: {extra('ray')}") from None
     return ray
 
 

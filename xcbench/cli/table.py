@@ -60,7 +60,7 @@ def table(
     run
         missing: what the store lacks. none: show what is there. all: everything anew.
     launcher
-        local: processes of this machine. ray: a Ray cluster (extra xcbench[ray]).
+        local: processes of this machine. ray: a Ray cluster (with the extra `ray` installed).
     jobs
         How many runs at a time; the cores are divided among them.
     timeout
