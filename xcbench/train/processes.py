@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -32,6 +33,8 @@ class Processes:
             return cls()
         if not dist.is_initialized():
             dist.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo", timeout=PATIENCE)
+            # Left to the interpreter's end, the group's threads may still run when they are torn down, and it aborts.
+            atexit.register(_leave)
         return cls(dist.get_rank(), dist.get_world_size())
 
     def share(self, rows: Longs) -> tuple[Longs, int, bool]:
@@ -109,3 +112,8 @@ class Processes:
             grad.shape,
             check_invariants=False,
         )
+
+
+def _leave() -> None:
+    if dist.is_initialized():
+        dist.destroy_process_group()
