@@ -5,7 +5,9 @@ from importlib.metadata import EntryPoint
 import pytest
 
 from xcbench.bench import registry
-from xcbench.bench.registry import entries, get_augmentation, get_method
+from xcbench.bench.availability import unavailable
+from xcbench.bench.experiments import Row
+from xcbench.bench.registry import entries, get_augmentation, get_method, obstacle
 from xcbench.errors import InputError
 
 PLUGIN = """
@@ -69,6 +71,23 @@ def test_a_missing_package_hides_only_its_own_method(built_in):
     assert get_method("fine").name == "fine"
     with pytest.raises(InputError, match=r"'needy' is not available: .*pip install no_such_package"):
         get_method("needy")
+
+
+def test_a_library_that_breaks_when_it_is_imported_hides_only_its_own_method(built_in):
+    """A library that was built for another numpy raises anything but ImportError."""
+    (built_in / "fine.py").write_text(PLUGIN.format(name="fine"))
+    (built_in / "unlucky.py").write_text(
+        "raise ValueError('numpy.dtype size changed')\n" + PLUGIN.format(name="unlucky")
+    )
+    assert {entry.name: obstacle(entry) for entry in entries("method")} == {
+        "fine": None,
+        "unlucky": "not available: cannot be imported (ValueError: numpy.dtype size changed)",
+    }
+    with pytest.raises(InputError, match="'unlucky' is not available: cannot be imported"):
+        get_method("unlucky")
+    assert unavailable(Row("a", "fine")) is None
+    assert unavailable(Row("a", "unlucky")) == "cannot be imported (ValueError: numpy.dtype size changed)"
+    assert unavailable(Row("a", "unlucky", ablation=("whatever",))) is not None
 
 
 def test_a_module_that_cannot_be_parsed_hides_only_itself(built_in, caplog):

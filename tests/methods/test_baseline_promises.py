@@ -10,6 +10,7 @@ import pytest
 
 from tests.methods.problems import csr, gappy, needs, separable, train
 from xcbench.bench import extras, registry
+from xcbench.cli import main
 from xcbench.data import Dataset, Split
 from xcbench.errors import InputError
 
@@ -68,11 +69,16 @@ def test_without_its_library_a_method_says_what_to_install(monkeypatch, fresh_re
     assert problems["knn"] is None
 
 
-def test_a_library_in_a_version_nobody_tried_is_refused(monkeypatch, fresh_registry, activated):
+def test_a_library_in_a_version_nobody_tried_is_refused(monkeypatch, fresh_registry, activated, capsys):
     installed = importlib.metadata.version
     monkeypatch.setattr(importlib.metadata, "version", lambda name: "0.3.4" if name == "omikuji" else installed(name))
     with pytest.raises(InputError, match=r"needs omikuji<0.6,>=0.5, found 0.3.4: pip install 'xcbench\[baselines\]'"):
         registry.get_method("parabel")
+    with pytest.raises(SystemExit):
+        main(["list", "ablations"])
+    out, err = capsys.readouterr()
+    assert "DECAF-lite" in out
+    assert "parabel is not available: needs omikuji" in err
 
 
 def test_remedies_name_extras_where_they_bring_the_package(activated):

@@ -45,7 +45,7 @@ def _missing(kind: registry.Kind, name: str, plans: dict[str, str]) -> Iterator[
         return
     known = {entry.name: entry for entry in registry.entries(kind)}
     if name in known:
-        if problem := known[name].problem:
+        if problem := registry.obstacle(known[name]):
             yield problem.removeprefix("not available: ")
     elif name in plans:
         yield plans[name]
@@ -56,8 +56,10 @@ def _missing(kind: registry.Kind, name: str, plans: dict[str, str]) -> Iterator[
 def _missing_ablations(row: Row, plans: Planned) -> Iterator[str]:
     if not row.ablation:
         return
-    usable = {entry.name for entry in registry.entries("method") if not entry.problem}
-    known = registry.get_method(row.method).ablations if row.method in usable or ".py" in row.method else {}
+    built = {entry.name: entry for entry in registry.entries("method")}
+    if row.method in built and registry.obstacle(built[row.method]):
+        return  # it cannot be asked for its ablations; the row says why already
+    known = registry.get_method(row.method).ablations if row.method in built or ".py" in row.method else {}
     to_come = plans.ablations.get(row.method, [])
     for name in row.ablation:
         if name not in known and name not in to_come:

@@ -60,6 +60,17 @@ def entries(kind: Kind) -> list[Entry]:
     return [found[name] for name in sorted(found)]
 
 
+def obstacle(entry: Entry) -> str | None:
+    """Why a plug-in cannot be used. Unlike `Entry.problem` this imports it, and so finds libraries that are broken."""
+    if entry.problem:
+        return entry.problem
+    try:
+        importlib.import_module(entry.module)
+    except Exception as error:  # a library that was built for another numpy fails in whatever way it likes
+        return f"not available: cannot be imported ({type(error).__name__}: {' '.join(str(error).split())})"
+    return None
+
+
 def get_method(name: str) -> type[Method[Any]]:
     """The method of that name, or in that file (`mine.py`, or `mine.py:name` if it registers several)."""
     return _get("method", name)  # type: ignore[return-value]
@@ -82,13 +93,9 @@ def _get(kind: Kind, name: str) -> type[PlugIn[Any]]:
     if name not in known:
         raise unknown_name(kind, name, known)
     entry = known[name]
-    if entry.problem:
-        raise InputError(f"{kind} {name!r} is {entry.problem}")
-    try:
-        module = importlib.import_module(entry.module)
-    except ImportError as error:
-        raise InputError(f"{kind} {name!r} cannot be imported: {error}") from error
-    plugin = _pick(module, kind, name)
+    if problem := obstacle(entry):
+        raise InputError(f"{kind} {name!r} is {problem}")
+    plugin = _pick(importlib.import_module(entry.module), kind, name)
     if entry.origin != "built-in":
         plugin.code_version = f"{plugin.version}+{entry.origin.replace(' ', '-')}"
     return plugin

@@ -1,6 +1,8 @@
 """The verb `list`: what there is, by kind."""
 
 import json
+import logging
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
@@ -8,6 +10,7 @@ from cyclopts import Parameter
 from xcbench.cli.console import columns, show_log
 
 Kind = Literal["methods", "ablations", "augmentations", "rerankers", "datasets", "tables", "runs"]
+_log = logging.getLogger(__name__)
 
 
 def list_(
@@ -74,9 +77,8 @@ def _plugins(kind: Literal["method", "augmentation", "reranker"]) -> list[dict[s
 
 def _ablations(method: str | None) -> list[dict[str, Any]]:
     from xcbench.bench.config import changes
-    from xcbench.bench.registry import entries, get_method
+    from xcbench.bench.registry import get_method
 
-    names = [e.name for e in entries("method") if not e.missing] if method is None else [method]
     return [
         {
             "method": found.name,
@@ -84,9 +86,20 @@ def _ablations(method: str | None) -> list[dict[str, Any]]:
             "title in the paper": ablation.title,
             "changes": {c.key: (c.old, c.new) for c in changes(found.config_type, ablation.patch)},
         }
-        for found in map(get_method, names)
+        for found in map(get_method, _usable_methods() if method is None else [method])
         for name, ablation in found.ablations.items()
     ]
+
+
+def _usable_methods() -> Iterator[str]:
+    """Those that can be asked; what is the matter with the others is said, so that nobody misses them silently."""
+    from xcbench.bench.registry import entries, obstacle
+
+    for entry in entries("method"):
+        if problem := obstacle(entry):
+            _log.warning("%s is %s", entry.name, problem)
+        else:
+            yield entry.name
 
 
 def _runs(store: str | None) -> list[dict[str, Any]]:
