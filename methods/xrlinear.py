@@ -21,7 +21,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from xcbench.bench import Method, Predictor, Run, Stage, StageWork, load_values, register_method, save_values
-from xcbench.bench.disk import locked
+from xcbench.bench.disk import in_plain_words, locked
 from xcbench.data import Dataset, TopK
 from xcbench.errors import XCBenchError
 from xcbench.files import home
@@ -145,4 +145,8 @@ def _run(command: list[str], advice: str) -> None:
 
 
 if __name__ == "__main__":
-    environment()
+    try:
+        with in_plain_words(home()):
+            environment()
+    except XCBenchError as error:
+        sys.exit(f"xcbench: {error}")

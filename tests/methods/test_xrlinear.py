@@ -43,6 +43,16 @@ def test_a_failed_installation_is_one_line_and_leaves_nothing_that_looks_finishe
     assert not list(home.glob("environments/*/finished"))
 
 
+def test_making_the_environment_beforehand_fails_in_one_line(tmp_path, monkeypatch):
+    """`make table2` goes on without it, and its user should not meet a traceback first."""
+    (tmp_path / "home").write_text("a file where a folder should be")
+    monkeypatch.setenv("XCBENCH_HOME", str(tmp_path / "home"))
+    done = subprocess.run([sys.executable, "-m", "xcbench.methods.xrlinear"], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stderr.startswith("xcbench: ")
+    assert done.stderr.count("\n") == 1
+
+
 def test_a_failed_training_is_one_line(home, monkeypatch):
     monkeypatch.setattr(xrlinear, "environment", lambda: sys.executable)  # a Python without PECOS
     with pytest.raises(XCBenchError, match="PECOS could not train: ModuleNotFoundError: No module named 'pecos'"):
