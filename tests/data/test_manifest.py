@@ -60,6 +60,7 @@ def test_only_the_name_is_needed_and_nothing_unsaid_is_written():
         ({"propensity": {"A": "0.5"}}, "finite number"),
         ({"propensity": {"A": float("nan")}}, "finite number"),
         ({"propensity": {"B": float("inf")}}, "finite number"),
+        ({"propensity": {"A": 10**400}}, "finite number"),
         ({"files": {"a": "123"}}, "64 hex digits"),
         ({"files": {"../a": "0" * 64}}, "own folder"),
         ({"files": {"/a": "0" * 64}}, "own folder"),

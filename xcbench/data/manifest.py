@@ -7,8 +7,8 @@ nobody knows is an error and not a surprise for later: a misspelt `propensity` w
 from __future__ import annotations
 
 import dataclasses
-import math
 import re
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +19,7 @@ from xcbench.data.text import TextOptions
 from xcbench.errors import DataError, InputError, unknown_name
 
 MANIFEST_FILE = "manifest.json"
+_LARGEST = sys.float_info.max  # a whole number in JSON may be larger
 
 
 @dataclass(frozen=True)
@@ -107,7 +108,7 @@ def _sizes(value: Any, what: str) -> Sizes:
 def _propensity(value: Any, what: str) -> Propensity:
     given = _object(value, what, ("A", "B"))
     for key, constant in given.items():
-        if not isinstance(constant, int | float) or isinstance(constant, bool) or not 0 <= constant < math.inf:
+        if not isinstance(constant, int | float) or isinstance(constant, bool) or not 0 <= constant <= _LARGEST:
             raise InputError(f"{what}, {key!r}, must be a finite number from 0 up, got {_shown(constant)}")
     return Propensity(**{key: float(constant) for key, constant in given.items()})
 
