@@ -1,5 +1,6 @@
 """Files are written whole or not at all; threads are set in one place; errors name what is near."""
 
+import json
 import subprocess
 import sys
 
@@ -41,6 +42,11 @@ def test_json_is_stable_and_refuses_nan(tmp_path):
     with pytest.raises(ValueError, match="JSON"):
         files.write_json(tmp_path / "b.json", {"x": float("nan")})
     assert not (tmp_path / "b.json").exists()
+
+
+def test_json_keeps_half_a_character(tmp_path):
+    files.write_json(tmp_path / "a.json", {"caf\udce9": "\ud800 ü"})
+    assert json.loads((tmp_path / "a.json").read_text("utf-8")) == {"caf\udce9": "\ud800 ü"}
 
 
 def test_home_follows_the_environment(tmp_path, monkeypatch):

@@ -56,10 +56,10 @@ def atomic_folder(path: Path) -> Iterator[Path]:
 
 def write_json(path: Path, value: Any) -> None:
     """Write JSON for people and diffs: indented, keys sorted, a newline at the end; nan and inf are refused."""
+    text = json.dumps(value, indent=2, sort_keys=True, allow_nan=False, ensure_ascii=False) + "\n"
     with atomic_file(path) as part:
-        part.write_text(
-            json.dumps(value, indent=2, sort_keys=True, allow_nan=False, ensure_ascii=False) + "\n", "utf-8"
-        )
+        # Half a character, as in file names that are not UTF-8, has no bytes; \udce9 is how JSON spells it.
+        part.write_text(text, "utf-8", "backslashreplace")
 
 
 def _umask() -> int:

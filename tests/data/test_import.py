@@ -1,5 +1,7 @@
 """Importing: one readable block, a stored dataset, and nothing at all where something was wrong."""
 
+import sys
+
 import numpy as np
 import pytest
 
@@ -124,6 +126,15 @@ def test_command_line(tmp_path, capsys, home):
     assert "3 points" in capsys.readouterr().out
     assert run("data", "export", "mine", str(tmp_path / "out"), "--form", "combined") == 0
     assert (tmp_path / "out" / "train.txt").read_text().startswith("3 ")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have no such names")
+def test_file_names_and_facts_that_are_not_text(tmp_path, capsys):
+    files = {f"caf\udce9_{side}.txt": COMBINED[f"{side}.txt"] for side in ("train", "test")}
+    folder = write(tmp_path / "raw", files | {"manifest.json": r'{"name": "x", "title": "\ud800"}'})
+    assert run("data", "import", str(folder), "--name", "mine") == 0
+    assert r"caf\udce9_train.txt" in capsys.readouterr().out
+    assert load_dataset("mine").manifest.title == "\ud800"
 
 
 @pytest.mark.parametrize(

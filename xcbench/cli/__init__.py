@@ -3,6 +3,7 @@
 Imports every room, and only inside the verbs, so that `xcbench --help` answers at once.
 """
 
+import io
 import sys
 from collections.abc import Sequence
 
@@ -34,6 +35,8 @@ app.command(table.plot)
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one command; expected failures become one line on stderr and an exit code (1 failed, 2 wrong input)."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # as stderr is: no name or title may stop the output
     try:
         app(arguments, exit_on_error=False, print_error=False)
     except XCBenchError as error:
