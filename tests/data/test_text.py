@@ -162,6 +162,12 @@ def test_tiny_and_empty_text():
         TextEncoder.fit(["a b", "c"], min_count=2)
 
 
+def test_a_limit_beyond_all_pieces_is_no_limit():
+    every = TextEncoder.fit(TITLES, tokenizer="wordpieces", max_features=1000)
+    endless = TextEncoder.fit(TITLES, tokenizer="wordpieces", max_features=10**30)
+    assert endless.vocabulary == every.vocabulary
+
+
 @pytest.mark.parametrize(
     "wrong",
     [{"tokenizer": "bpe"}, {"stop_words": "klingon"}, {"min_count": 0}, {"max_features": 0}, {"max_features": True}],

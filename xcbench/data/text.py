@@ -186,7 +186,9 @@ def _train_pieces(words: list[str], counts: sp.csr_array, options: TextOptions) 
     from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
     frequency = counts.sum(axis=0).astype(np.int64)
-    size = options.max_features or int(PIECES_PER_ROOT_TOKEN * np.sqrt(frequency.sum()))
+    # The library makes room for as many pieces as it is told; letters and merges can be no more than this.
+    possible = 2 * sum(map(len, words)) + 1
+    size = min(options.max_features or int(PIECES_PER_ROOT_TOKEN * np.sqrt(frequency.sum())), possible)
     model = Tokenizer(models.BPE())
     model.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     trainer = trainers.BpeTrainer(vocab_size=size, show_progress=False)
