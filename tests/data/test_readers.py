@@ -400,6 +400,8 @@ def test_bad_json_is_one_clear_line(tmp_path, line, message):
     [
         ({"train.csv": "name,labels\na,x\n"}, 1, "columns title and labels"),
         ({"train.csv": "title,labels\na,fruit\nb\n"}, 3, "expected 2 fields, got 1"),
+        ({"train.csv": 'title,labels\na,fruit\nb,"wood\nc,red\nd,red\n'}, 3, "every quoted field closed"),
+        ({"train.csv": 'title,labels\n"a\nb",stone\n'}, 2, "label 'stone' is not in labels.csv"),
         ({"train.csv": "title,labels\n"}, None, "holds no points"),
         ({"train.csv": "title,labels\na,stone\n"}, 2, "label 'stone' is not in labels.csv"),
         ({"labels.csv": "label,title\na,\na,\n"}, 3, "listed twice"),

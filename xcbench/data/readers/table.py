@@ -70,17 +70,20 @@ def read_point_table(path: Path, names: LabelNames, separator: str) -> tuple[Tex
 
 
 def _rows(path: Path, columns: tuple[str, str]) -> Iterator[tuple[int, tuple[str, str]]]:
-    """The wanted two fields of each row, with the row's line."""
-    rows = csv.reader(io.StringIO(utf8_text(path), newline=""))
+    """The wanted two fields of each row, with the row's first line."""
+    # Strict, for the lenient reader takes a forgotten quote for a field that goes on to the end of the file.
+    rows, line = csv.reader(io.StringIO(utf8_text(path), newline=""), strict=True), 1
     try:
         header = [column.strip().lower() for column in next(rows, [])]
         if not set(columns) <= set(header):
             raise DataError(f"expected a header with the columns {columns[0]} and {columns[1]}", path, 1)
         first, second = map(header.index, columns)
+        line = rows.line_num + 1
         for row in rows:
             if row and len(row) != len(header):
-                raise DataError(f"expected {len(header)} fields, got {len(row)}", path, rows.line_num)
+                raise DataError(f"expected {len(header)} fields, got {len(row)}", path, line)
             if row:
-                yield rows.line_num, (row[first], row[second])
+                yield line, (row[first], row[second])
+            line = rows.line_num + 1
     except csv.Error as error:
-        raise DataError(f"not a CSV file: {error}", path, rows.line_num) from None
+        raise DataError(f"expected CSV, with every quoted field closed: {error}", path, line) from None
