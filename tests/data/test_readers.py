@@ -197,9 +197,11 @@ def test_relevance_and_content(tmp_path):
     raw = read_raw(folder)
     assert raw.train.Y.matrix.toarray().tolist() == [[0.5, 0, 2]]
     assert list(raw.train.titles.column) == ["a"]
-    assert any("--content" in note for note in raw.findings.notes)
+    assert [note.split(" have")[0] for note in raw.findings.notes] == ["lbl.json: 1 labels", "trn.json: 1 points"]
+    assert all("--content" in note for note in raw.findings.notes)
     raw = read_raw(folder, with_content=True)
     assert list(raw.train.titles.column) == ["a b c"]
+    assert list(raw.label_titles.column) == ["fruit", "wood brown", "red"]
     assert not raw.findings.notes
 
 

@@ -39,7 +39,7 @@ def import_(
     propensity_b
         The constant B of the propensity model.
     content
-        Append the 'content' of JSON points to their titles.
+        Append the 'content' of JSON points and labels to their titles.
     label_separator
         What stands between the labels of one CSV field.
     from_text

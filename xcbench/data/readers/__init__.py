@@ -42,7 +42,7 @@ def read_raw(path: str | Path, *, with_content: bool = False, label_separator: s
         with archive.opened(path, names.is_known) as folder:
             files = _Files(folder)
             raw = RawDataset(RawSplit(), RawSplit(), manifest=_manifest(files), findings=files.findings)
-            _read_labels(files, raw)
+            _read_labels(files, raw, with_content)
             _read_sparse(files, raw)
             _read_text(files, raw, with_content)
             _read_tables(files, raw, label_separator)
@@ -98,12 +98,16 @@ def _manifest(files: _Files) -> Manifest | None:
         raise DataError(f"expected a JSON object: {error}", path) from None
 
 
-def _read_labels(files: _Files, raw: RawDataset) -> None:
+def _read_labels(files: _Files, raw: RawDataset, with_content: bool) -> None:
     if path := files.first(names.LABEL_FEATURES):
         raw.Z = _matrix(path)
     if path := files.first([*names.LABEL_JSON, *names.LABEL_LINES]):
-        column = read_lines(path) if path.name in names.LABEL_LINES else read_json_lines(path).titles
-        raw.label_titles = Titles(column, path.name)
+        if path.name in names.LABEL_LINES:
+            raw.label_titles = Titles(read_lines(path), path.name)
+            return
+        lines = read_json_lines(path, with_content=with_content)
+        raw.label_titles = Titles(lines.titles, path.name)
+        _note_content(lines, path.name, "labels", with_content, raw.findings)
 
 
 def _read_sparse(files: _Files, raw: RawDataset) -> None:
@@ -154,15 +158,15 @@ def _read_text(files: _Files, raw: RawDataset, with_content: bool) -> None:
                 continue
             lines = read_json_lines(path, labels, with_content)
             split.titles = Titles(lines.titles, path.name)
-            _note_content(lines, path.name, with_content, raw.findings)
+            _note_content(lines, path.name, "points", with_content, raw.findings)
             if split.Y is None and lines.targets is not None:
                 split.Y = Sourced(lines.targets, path.name, labels is not None)
 
 
-def _note_content(lines: JsonLines, file: str, with_content: bool, findings: Findings) -> None:
+def _note_content(lines: JsonLines, file: str, what: str, with_content: bool, findings: Findings) -> None:
     if lines.contents and not with_content:
         findings.notes.append(
-            f"{file}: {lines.contents:,} points have a 'content', which is not used (--content appends it to the title)"
+            f"{file}: {lines.contents:,} {what} have a 'content', which is not used (--content appends it to the title)"
         )
 
 
