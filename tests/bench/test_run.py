@@ -2,13 +2,16 @@ import dataclasses
 import errno
 import json
 import logging
+import resource
 from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 from xcbench.bench import run as run_module
 from xcbench.bench.comparison import compare_runs, dataset_of
+from xcbench.bench.disk import in_plain_words
 from xcbench.bench.model import load_model
 from xcbench.bench.registry import get_method
 from xcbench.bench.resolve import resolve
@@ -259,6 +262,24 @@ def test_a_full_disk_is_one_line_after_the_figures(go, monkeypatch, caplog):
     assert "P@1" in caplog.text
     assert Store().ids() == []
     assert [p for p in Store().folder.iterdir() if p.name != ".locks"] == []
+
+
+@pytest.mark.parametrize(
+    ("write", "words"),
+    [
+        (lambda path, array: np.save(path, array), "No space left on device"),
+        (lambda path, array: save_file({"a": array}, path), "File too large"),
+    ],
+)
+def test_a_disk_that_takes_no_more_is_one_line_whoever_notices_it(tmp_path, write, words):
+    """numpy and safetensors, who write stages and checkpoints, raise errors of their own kind, without a number."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, before[1]))
+    try:
+        with pytest.raises(XCBenchError, match=words), in_plain_words(tmp_path):
+            write(tmp_path / "large.npy", np.zeros(100_000))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def test_a_store_that_cannot_be_written_is_refused_before_training(go, monkeypatch, tmp_path):

@@ -18,7 +18,7 @@ from typing import Any
 import filelock
 
 from xcbench.bench.codec import load_values, save_values
-from xcbench.bench.disk import clear_remains, folder_size, lock_for, locked
+from xcbench.bench.disk import clear_remains, folder_size, in_plain_words, lock_for, locked
 from xcbench.bench.environment import code_digest
 from xcbench.bench.meter import Meter
 from xcbench.errors import DataError
@@ -104,7 +104,7 @@ class StageCache:
             if not isinstance(values, Mapping):
                 raise TypeError(f"stage {name} must return a dict of values, got {type(values).__name__}")
             note = StageNote(name, owner, key, inputs, meter.seconds, meter.peak_memory, time.time(), code_digest())
-            with atomic_folder(folder) as part:
+            with in_plain_words(self.folder), atomic_folder(folder) as part:
                 save_values(part, values)
                 write_json(part / "stage.json", asdict(note))
             shutil.rmtree(checkpoints, ignore_errors=True)

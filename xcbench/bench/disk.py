@@ -5,16 +5,22 @@ from __future__ import annotations
 import contextlib
 import errno
 import logging
+import os
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import filelock
+from safetensors import SafetensorError
 
 from xcbench.errors import XCBenchError
 
 _log = logging.getLogger(__name__)
-_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EEXIST}
+_DISK = {
+    *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM),
+    *(errno.ENOTDIR, errno.EEXIST),
+}
 
 
 def lock_for(folder: Path) -> filelock.BaseFileLock:
@@ -44,10 +50,20 @@ def in_plain_words(folder: Path) -> Iterator[None]:
     """Turn what a full, read-only or forbidden disk raises into one line."""
     try:
         yield
-    except OSError as error:
-        if error.errno not in _DISK:
+    except (OSError, SafetensorError) as error:
+        number = _number(error)
+        if number not in _DISK:
             raise
-        raise XCBenchError(f"{error.filename or folder}: {error.strerror}") from error
+        raise XCBenchError(f"{getattr(error, 'filename', None) or folder}: {os.strerror(number)}") from error
+
+
+def _number(error: Exception) -> int:
+    """The system's number of an error (0: none); of a full disk, numpy and safetensors tell in words only."""
+    if isinstance(error, OSError) and error.errno is not None:
+        return error.errno
+    if named := re.search(r"\(os error (\d+)\)", str(error)):
+        return int(named[1])
+    return errno.ENOSPC if re.search(r"\d requested and \d+ written|Not enough free space", str(error)) else 0
 
 
 def clear_remains(folder: Path) -> None:
