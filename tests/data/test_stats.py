@@ -118,6 +118,22 @@ def test_the_command_prints_text_or_json(tmp_path, monkeypatch, capsys):
     assert (tmp_path / "curve.png").exists()
 
 
+def test_a_place_that_cannot_be_written_is_one_line(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("XCBENCH_HOME", str(tmp_path / "home"))
+    made = ["synth", "--like", "lf-amazontitles-131k", "--scale", "0.0005"]
+    assert exit_code(*made, "--name", "made-up") == 0
+    (tmp_path / "file").write_text("not a folder")
+    capsys.readouterr()
+    assert exit_code("stats", "made-up", "--picture", str(tmp_path / "file" / "curve.png")) == 1
+    assert exit_code("export", "made-up", str(tmp_path / "file" / "out")) == 1
+    monkeypatch.setenv("XCBENCH_HOME", str(tmp_path / "file"))
+    assert exit_code(*made) == 1
+    streams = capsys.readouterr()
+    assert all(line.startswith(f"xcbench: {tmp_path / 'file'}") for line in streams.err.splitlines())
+    assert streams.err.count("\n") == 3
+    assert streams.out == ""
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -45,6 +45,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         _fail(str(error), 2)
     except BrokenPipeError:
         sys.exit(1)
+    except OSError as error:  # a place that cannot be read or written, wherever it was named
+        _fail(f"{error.filename}: {error.strerror}" if error.filename else str(error), 1)
     except KeyboardInterrupt:
         _fail("interrupted", 130)
 
