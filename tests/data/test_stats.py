@@ -139,6 +139,7 @@ def test_a_place_that_cannot_be_written_is_one_line(tmp_path, monkeypatch, capsy
     [
         ["synth", "--like", "LF-AmazonTitles-131M"],
         ["synth", "--like", "LF-AmazonTitles-131K", "--scale", "-1"],
+        ["synth", "--like", "LF-AmazonTitles-131K", "--scale", "0.001", "--seed", "-1"],
         ["synth", "--like", "LF-AmazonTitles-131K", "--scale", "0.001", "--name", "../up"],
         ["stats", "no-such-dataset"],
         ["stats", "lf-debian-4k", "--picture", "curve.doc"],

@@ -123,6 +123,8 @@ def test_tiny_shapes_work(shape, labels_per_point):
 def test_wrong_names_and_scales_are_refused():
     with pytest.raises(InputError, match="did you mean lf-amazontitles-131k"):
         synthesise("LF-AmazonTitels-131K")
-    for scale in (0, -1, float("nan"), float("inf")):
+    for scale in (0, -1, float("nan"), float("inf"), 1e5, 1e300):
         with pytest.raises(InputError, match="scale"):
             synthesise("LF-AmazonTitles-131K", scale)
+    with pytest.raises(InputError, match="a seed is at least 0"):
+        synthesise("LF-AmazonTitles-131K", 0.001, seed=-1)

@@ -20,6 +20,7 @@ import scipy.sparse as sp
 from xcbench.data.dataset import Dataset, Propensity, Split, TextColumn
 from xcbench.data.manifest import Manifest, Sizes
 from xcbench.data.published import published_propensity, published_sizes
+from xcbench.data.sparse_kernels import MAX_ID
 from xcbench.data.text import TextEncoder, TextOptions
 from xcbench.errors import InputError, unknown_name
 
@@ -51,6 +52,8 @@ class Shape:
         """Points and labels in proportion; the vocabulary by the root, since new text brings ever fewer new words."""
         if not 0 < scale < math.inf:
             raise InputError(f"a scale is a number above 0, got {scale}")
+        if max(self.train, self.labels) * scale > MAX_ID:
+            raise InputError(f"a scale of {scale:g} makes more points or labels than {MAX_ID:,}, the most possible")
         return replace(
             self,
             train=max(2, round(self.train * scale)),
@@ -76,11 +79,13 @@ def published_name(name: str) -> str:
 
 def default_name(like: str, scale: float) -> str:
     """What a synthetic dataset is called where nobody says."""
-    return f"synth-{published_name(like).lower()}" + ("" if scale == 1 else f"-x{scale:g}")
+    return f"synth-{published_name(like).lower()}" + ("" if scale == 1 else f"-x{scale:.12g}")
 
 
 def synthesise(like: str, scale: float = 1.0, seed: int = 0, name: str | None = None) -> Dataset:
     """Make a dataset in a published shape. Equal arguments give equal data."""
+    if seed < 0:
+        raise InputError(f"a seed is at least 0, got {seed}")
     like, name = published_name(like), name or default_name(like, scale)
     dataset = from_shape(published_shapes()[like].scaled(scale), seed, name)
     manifest = Manifest(
