@@ -258,3 +258,6 @@ def test_inverse_propensity_by_hand():
     C = (np.log(1000) - 1) * 3.6**0.6
     np.testing.assert_allclose(weights, [np.log(1000), 1 + C * 2.6**-0.6, 1 + C * 12.6**-0.6])
     assert inverse_propensity(np.array([0, 1, 2]), 2, Propensity()).tolist() == [1, 1, 1]
+    for impossible in (Propensity(1000, 2.6), Propensity(1, 1e-200), Propensity(1e308, 1e308)):
+        with pytest.raises(InputError, match="give weights beyond numbers"):
+            inverse_propensity(np.array([0, 10]), 1000, impossible)

@@ -13,6 +13,7 @@ from xcbench.data import Dataset, Propensity
 from xcbench.errors import InputError
 
 NO_PAIRS = np.zeros((0, 2), np.int64)
+LARGEST_WEIGHT = 1e100  # so that sums of weights stay finite
 
 
 @dataclass(frozen=True)
@@ -103,8 +104,12 @@ def inverse_propensity(
         raise InputError(
             f"the propensity constant B must exceed 0 where labels have no training point, got {constants.B}"
         )
-    C = max(0.0, np.log(max(training_points, 1)) - 1) * (constants.B + 1) ** constants.A
-    return np.asarray(1 + C * (label_frequency + constants.B) ** -constants.A, np.float64)
+    with np.errstate(all="ignore"):
+        C = max(0.0, np.log(max(training_points, 1)) - 1) * np.float64(constants.B + 1) ** constants.A
+        weights = np.asarray(1 + C * (label_frequency + constants.B) ** -constants.A, np.float64)
+    if not (weights < LARGEST_WEIGHT).all():  # nor is nan
+        raise InputError(f"propensity constants A = {constants.A:g}, B = {constants.B:g} give weights beyond numbers")
+    return weights
 
 
 def _positive_part(Y: sp.csr_array) -> sp.csr_array:
