@@ -101,6 +101,16 @@ def test_pagerank_from_several_starts_with_weights(graph):
     assert np.allclose(found, exact_pagerank(graph, scaled, 0.2), atol=1e-6)
 
 
+@pytest.mark.parametrize(("weight", "restart"), [(1, 1.0), (0, 0.5)])
+def test_labels_that_get_nothing_are_in_no_row(weight, restart):
+    """Two starts with an edge to one label along which nothing goes, since all of it restarts or the edge weighs 0."""
+    edges = np.full(2, weight, np.float32), np.array([2, 2]), np.array([0, 1, 2, 2, 2])
+    starts = np.array([1, 1, 0], np.float32), np.array([0, 1, 3]), np.array([0, 3])
+    found = personalised_pagerank(sp.csr_array(edges, (4, 4)), sp.csr_array(starts, (1, 4)), restart)
+    assert found.indices.tolist() == [0, 1]
+    assert found.data.tolist() == [0.5, 0.5]  # without a way on, it all stays
+
+
 def test_a_coarse_pagerank_is_a_lower_bound_with_known_error():
     counts = random_walk_graph(label_matrix(np.random.default_rng(3), 200, 80))
     exact = exact_pagerank(counts, np.eye(80), 0.2)

@@ -32,10 +32,18 @@ def personalised_pagerank(
     L = graph.shape[0]
     if starts is not None and starts.shape[1] != L:
         raise InputError(f"starts over {starts.shape[1]} labels do not fit a graph of {L}")
-    starts = sp.csr_array(sp.eye_array(L, dtype=np.float32)) if starts is None else by_row(starts)
-    P, s = rows_of(by_row(graph)), rows_of(starts)
+    starts = sp.csr_array(sp.eye_array(L, dtype=np.float32)) if starts is None else by_row(_without_zeros(starts))
+    P, s = rows_of(by_row(_without_zeros(graph))), rows_of(starts)
     parts = spans(starts.shape[0], ROWS_IN_A_BLOCK)
     return stacked(each(lambda rows: _push_rows(P, s, *rows, restart, tolerance, min(top, L)), parts), L)
+
+
+def _without_zeros(matrix: sp.csr_array) -> sp.csr_array:
+    """An edge of weight 0 is none."""
+    if not matrix.data.all():
+        matrix = matrix.copy()
+        matrix.eliminate_zeros()
+    return matrix
 
 
 @njit(cache=True, nogil=True)
@@ -88,12 +96,14 @@ def _push(
         begin, end = P.indptr[label], P.indptr[label + 1]
         mass[label] += restart * settled if end > begin else settled
         for i in range(begin, end):
-            other = P.indices[i]
+            other, passed = P.indices[i], (1 - restart) * settled * P.data[i]
+            if passed == 0:  # what gets nothing stays untouched, or else it would be noted at every visit
+                continue
             before = rest[other]
             if before == 0 and mass[other] == 0:
                 touched[n] = other
                 n += 1
-            rest[other] = before + (1 - restart) * settled * P.data[i]
+            rest[other] = before + passed
             if before <= tolerance < rest[other]:
                 queue[(head + waiting) % queue.size] = other
                 waiting += 1
