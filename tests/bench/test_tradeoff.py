@@ -1,14 +1,17 @@
 """Accuracy against time: which runs count, what is on the front, and the picture."""
 
 import dataclasses
+import warnings
 
 import numpy as np
 import pytest
 
 from tests.bench.test_plots import ink
+from xcbench.bench import tradeoff
 from xcbench.bench.run import run
 from xcbench.bench.spec import RunSpec
-from xcbench.bench.tradeoff import draw_tradeoff, front, standings
+from xcbench.bench.store import Measure
+from xcbench.bench.tradeoff import COSTS, GAINS, Standing, _pictures, draw_tradeoff, front, standings
 from xcbench.cli import main
 from xcbench.errors import InputError
 
@@ -67,6 +70,33 @@ def test_the_picture(runs, shelf, tmp_path):
     assert 0.01 < ink(path) < 0.6
     with pytest.raises(InputError, match=r"\.png, \.pdf, \.svg"):
         draw_tradeoff(shelf, tmp_path / "t.gif")
+
+
+@pytest.mark.parametrize(
+    "times", [[(9.7, 0.008)], [(1, 1), (1, 1)], [(0.003, 0.40), (0.004, 0.45)], [(0.001, 1), (5000, 3)]]
+)
+def test_any_spread_of_times_is_drawn_with_its_points_inside_and_ticks_that_can_be_read(times):
+    found = [
+        Standing(f"m{n}", dict.fromkeys(GAINS, Measure(50 + n, 40, 60)), dict(zip(COSTS, t, strict=True)))
+        for n, t in enumerate(times)
+    ]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for picture in _pictures(found, "toy"):
+            for axes, cost in zip(picture.axes, [*COSTS] * len(GAINS), strict=True):
+                low, high = axes.get_xlim()
+                assert all(1.5 * low < standing.costs[cost] < high / 1.5 for standing in found)
+                assert 1 <= sum(low <= tick <= high for tick in axes.get_xticks()) <= 10
+                assert not any(label.get_text() for label in axes.get_xticklabels(minor=True))
+
+
+def test_seeds_may_be_chosen(runs, shelf, tmp_path, monkeypatch):
+    drawn = []
+    monkeypatch.setattr(tradeoff, "_pictures", lambda found, _: iter(drawn.append(found) or ()))
+    draw_tradeoff(shelf, tmp_path / "t.png", seeds=(1,))
+    assert [(s.method, s.costs["train_s"]) for s in drawn[0]] == [
+        ("knn", next(r.train_seconds for r in runs if r.seed == 1))
+    ]
 
 
 def test_the_verb(runs, shelf, tmp_path, capsys):

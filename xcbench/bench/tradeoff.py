@@ -68,10 +68,14 @@ def front(costs: npt.ArrayLike, gains: npt.ArrayLike) -> npt.NDArray[np.bool_]:
     return np.asarray(~(as_cheap & as_good & better).any(axis=1))
 
 
-def draw_tradeoff(shelf: Shelf, path: Path) -> Path | None:
-    """Four panels, accuracy up and time to the right; None where the store has no plain run on this dataset."""
+def draw_tradeoff(shelf: Shelf, path: Path, seeds: Sequence[int] | None = None) -> Path | None:
+    """Four panels, accuracy up and time to the right; None where the store has no plain run on this dataset.
+
+    `seeds` are those to average over, by default all that there are.
+    """
     check_form(path)
-    found = standings(shelf.store.records(), shelf.data.fingerprint)
+    records = [record for record in shelf.store.records() if seeds is None or record.seed in seeds]
+    found = standings(records, shelf.data.fingerprint)
     return save(path, _pictures(found, shelf.data.name)) if found else None
 
 
@@ -93,21 +97,30 @@ def _pictures(found: Sequence[Standing], dataset: str) -> Iterator[Picture]:
 
 
 def _panel(axes: Axes, shown: Sequence[Standing], gain: str, cost: str) -> None:
-    from matplotlib.ticker import LogFormatter
-
     x, y = np.array([s.costs[cost] for s in shown]), np.array([s.gains[gain].value for s in shown])
     ahead, style = front(x, y), look(0)
     order = np.flatnonzero(ahead)[np.argsort(x[ahead])]
-    axes.set_xscale("log")
+    _time_scale(axes, x)
     axes.vlines(x, [s.gains[gain].low for s in shown], [s.gains[gain].high for s in shown], color="#c8c8c8", lw=1)
     axes.step(x[order], y[order], where="post", color=style.colour, linewidth=1.2)
     axes.plot(x[ahead], y[ahead], "o", color=style.colour)
     axes.plot(x[~ahead], y[~ahead], "o", markerfacecolor="white", color="#8c8c8c")
-    axes.margins(x=0.2, y=0.08)
-    axes.xaxis.set_major_formatter("{x:g}")
-    axes.xaxis.set_minor_formatter(LogFormatter())
+    axes.margins(y=0.08)
     axes.set_xlabel(COSTS[cost])
     axes.set_ylabel(f"{gain} (%), with 95% intervals")
+
+
+def _time_scale(axes: Axes, times: npt.NDArray[np.float64]) -> None:
+    """A logarithmic axis with room for names on both sides; left to itself, matplotlib fails at a single time."""
+    from matplotlib.ticker import LogLocator, NullFormatter
+
+    span = times.max() / times.min()
+    room = max(2.0, span**0.2)
+    axes.set_xscale("log")
+    axes.set_xlim(times.min() / room, times.max() * room)
+    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if span < 100 else (1,)))
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.xaxis.set_minor_formatter(NullFormatter())
 
 
 def _write_names(axes: Axes, points: Mapping[str, tuple[float, float]]) -> None:
@@ -117,7 +130,7 @@ def _write_names(axes: Axes, points: Mapping[str, tuple[float, float]]) -> None:
 
     centres = axes.transData.transform(list(points.values()))
     taken = [Bbox.from_bounds(x - 5, y - 5, 10, 10) for x, y in centres]
-    heights = sorted(range(-90, 91, 3), key=abs)
+    heights = sorted(range(-90, 91, 3), key=lambda height: abs(height - 6))  # rather above a line than on it
     for name, point in sorted(points.items(), key=lambda pair: -pair[1][1]):
         for height, side in [(height, side) for height in heights for side in ("left", "right")]:
             text = axes.annotate(

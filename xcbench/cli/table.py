@@ -151,13 +151,15 @@ def plot(name: str, /, *, where: Where = HERE, output: Path | None = None) -> No
 
 
 def _plot_tradeoff(where: Where, output: Path | None) -> None:
-    from xcbench.bench import tables
+    from xcbench.bench import experiments, tables
+    from xcbench.bench.spec import DEFAULT_DATASET
     from xcbench.bench.store import Store
     from xcbench.bench.tradeoff import draw_tradeoff
 
-    shelves = tables.shelves(where.dataset or ("lf-debian-4k",), Store(where.store))
+    seeds = experiments.parse_seeds(where.seeds) if where.seeds else None
+    shelves = tables.shelves(where.dataset or (DEFAULT_DATASET,), Store(where.store))
     for shelf in shelves:
-        path = draw_tradeoff(shelf, _picture("tradeoff", shelf, output, len(shelves)))
+        path = draw_tradeoff(shelf, _picture("tradeoff", shelf, output, len(shelves)), seeds)
         print(f"tradeoff on {shelf.data.name}: {path or 'there is nothing to draw yet'}")
 
 
