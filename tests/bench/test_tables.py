@@ -170,7 +170,10 @@ def test_the_paper_s_figures_stand_beside_ours_on_its_own_data(store, tmp_path):
         ({"rows": [{"label": "a", "method": "eclare", "ablation": "nographs"}]}, "did you mean nograph"),
         ({"rows": [{"label": "a", "method": "knn", "augment": "gandolf"}]}, "did you mean gandalf"),
         ({"rows": [{"label": "a", "method": "knn", "rerank": "gam"}]}, "did you mean game?"),
-        ({"rows": [{"label": "a", "method": "knn", "overrides": {"neighbors": 3}}]}, "neighbours"),
+        (
+            {"rows": [{"label": "a", "method": "knn", "overrides": {"neighbors": 3}}]},
+            "row 'a': unknown config key of knn 'neighbors'; did",
+        ),
         ({"rows": [{"label": "a", "metod": "knn"}]}, "line 5: unknown row key 'metod'; did you mean method"),
         ({"metrics": ["PPS@1"]}, "unknown metric 'PPS@1'; did you mean PS"),
         ({"metrics": ["trains"]}, "unknown metric 'trains'; did you mean train_s?"),

@@ -17,11 +17,10 @@ import numpy as np
 from xcbench.bench.columns import Column
 from xcbench.bench.experiments import Row
 from xcbench.bench.resolve import resolve
-from xcbench.bench.spec import RunSpec
 from xcbench.bench.store import Record, Store
 from xcbench.data import Dataset
 from xcbench.data.catalog import dataset_names, load_dataset
-from xcbench.errors import DataError
+from xcbench.errors import DataError, InputError
 from xcbench.evaluate import (
     Bootstrap,
     Comparison,
@@ -54,9 +53,12 @@ class Shelf:
         is_path = dataset not in dataset_names()
         return cls(data, store, str(Path(dataset).expanduser().absolute()) if is_path else dataset)
 
-    def run_id(self, spec: RunSpec) -> str:
-        """The identity of a run here; whatever is wrong with the spec is an `InputError`."""
-        return resolve(spec, self.data).id
+    def run_id(self, row: Row, seed: int) -> str:
+        """The identity of a row's run here; whatever is wrong with it is an `InputError` that names the row."""
+        try:
+            return resolve(row.spec(self.source, seed), self.data).id
+        except InputError as error:
+            raise InputError(f"row {row.label!r}: {error}") from error
 
     def get(self, run_id: str) -> Record | None:
         """A record whose predictions can be read; one that is damaged costs a warning and counts as missing."""
@@ -71,7 +73,7 @@ class Shelf:
 
     def records(self, row: Row, seeds: Iterable[int]) -> dict[int, Record]:
         """The finished runs of a row, by seed."""
-        found = {seed: self.get(self.run_id(row.spec(self.source, seed))) for seed in seeds}
+        found = {seed: self.get(self.run_id(row, seed)) for seed in seeds}
         return {seed: record for seed, record in found.items() if record is not None}
 
 

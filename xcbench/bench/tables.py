@@ -111,10 +111,9 @@ def _wanted(
     for shelf in shelves:
         for row in runnable(experiment):
             for seed in seeds:
-                spec = row.spec(shelf.source, seed)
-                run_id = shelf.run_id(spec)
+                run_id = shelf.run_id(row, seed)
                 if overwrite is OverwriteStrategy.REDO or shelf.get(run_id) is None:
-                    arguments = (*spec.arguments(), "--store", str(shelf.store.folder))
+                    arguments = (*row.spec(shelf.source, seed).arguments(), "--store", str(shelf.store.folder))
                     # What is there all the same must be damaged.
                     anew = overwrite is OverwriteStrategy.REDO or run_id in shelf.store
                     arguments += ("--force",) if anew else ()
@@ -159,7 +158,7 @@ def _problem(
     missing = [seed for seed in seeds if seed not in found]
     if not missing:
         return None, "done"
-    whys = {seed: failures.get(shelf.run_id(row.spec(shelf.source, seed))) for seed in missing}
+    whys = {seed: failures.get(shelf.run_id(row, seed)) for seed in missing}
     state = "done" if found else "failed" if any(whys.values()) else "not run"
     if len(seeds) == 1:
         return whys[missing[0]] or "not run yet", state
