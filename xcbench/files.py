@@ -1,6 +1,7 @@
 """Where xcbench keeps its files, and how it writes them so that nobody ever sees half of one."""
 
 import contextlib
+import hashlib
 import json
 import os
 import shutil
@@ -60,6 +61,15 @@ def write_json(path: Path, value: Any) -> None:
     with atomic_file(path) as part:
         # Half a character, as in file names that are not UTF-8, has no bytes; \udce9 is how JSON spells it.
         part.write_text(text, "utf-8", "backslashreplace")
+
+
+def sha256_of(path: Path) -> str:
+    """The digest of a file's content, read in pieces."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
 
 
 def _umask() -> int:

@@ -71,6 +71,10 @@ def test_by_path(tmp_path, home):
     assert raw.name == "raw"
     store_dataset(raw, tmp_path / "stored")
     assert load_dataset(str(tmp_path / "stored")).fingerprint == raw.fingerprint
+    odd = load_dataset(write(tmp_path / "_my data (2)", SPLIT))
+    assert odd.name == "my-data-2-"
+    store_dataset(odd, tmp_path / "odd")
+    assert load_dataset(tmp_path / "odd").fingerprint == raw.fingerprint
     assert not home.exists()
 
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import gzip
+import json
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from xcbench.errors import DataError, InputError
 def read_back(folder, dataset):
     raw = read_raw(folder)
     assert not raw.findings.repaired
-    return assemble(raw, dataset.name, propensity=dataset.propensity)
+    return assemble(raw, dataset.name)
 
 
 @pytest.mark.parametrize("form", ["split", "combined", "npz"])
@@ -53,6 +54,20 @@ def test_text_features_survive_as_features(tmp_path):
     dataset = assemble(read_raw(tmp_path / "json"), "toy")
     write_dataset(dataset, tmp_path / "split", "split")
     assert assemble(read_raw(tmp_path / "split"), "toy").fingerprint == dataset.fingerprint
+
+
+def test_facts_travel_along(tmp_path):
+    facts = {"name": "toy", "licence": "CC0", "propensity": {"A": 0.5, "B": 0.4}, "text": {"min_count": 2}}
+    write_dataset(random_dataset(), tmp_path / "raw", "json")
+    (tmp_path / "raw" / "manifest.json").write_text(json.dumps(facts))
+    dataset = assemble(read_raw(tmp_path / "raw"), "toy")
+    for form in ("json", "split"):
+        write_dataset(dataset, tmp_path / form, form)
+        again = read_back(tmp_path / form, dataset)
+        assert again.fingerprint == dataset.fingerprint
+        assert again.manifest.licence == "CC0"
+        written = {path.name for path in (tmp_path / form).iterdir()} - {"manifest.json"}
+        assert set(again.manifest.files) == written
 
 
 def test_files_as_the_field_writes_them(tmp_path):

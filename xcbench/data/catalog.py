@@ -110,4 +110,6 @@ def _is_name(name: str) -> bool:
 
 
 def _name_of(path: Path) -> str:
-    return path.resolve().stem if path.is_file() else path.resolve().name
+    """A legal name for what has none but its path's."""
+    name = path.resolve().stem if path.is_file() else path.resolve().name
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", name).lstrip("._-") or "data"

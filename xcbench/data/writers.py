@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gzip
 import itertools
 import json
@@ -13,8 +14,9 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from xcbench.data.dataset import Dataset, Split, TextColumn
+from xcbench.data.manifest import MANIFEST_FILE, Manifest, Sizes
 from xcbench.errors import DataError, InputError, unknown_name
-from xcbench.files import atomic_folder
+from xcbench.files import atomic_folder, sha256_of, write_json
 
 _ROWS_AT_ONCE = 1 << 14
 
@@ -30,6 +32,18 @@ def write_dataset(dataset: Dataset, folder: Path, form: str) -> None:
         for name, split in (("train", dataset.train), ("test", dataset.test)):
             if len(split.filter):
                 np.savetxt(part / f"filter_labels_{name}.txt", split.filter, fmt="%d")
+        write_json(part / MANIFEST_FILE, _manifest(dataset, part, form).to_dict())
+
+
+def _manifest(dataset: Dataset, folder: Path, form: str) -> Manifest:
+    """The facts about a dataset and the files that it became: PSP@k, features from text and terms rest on them."""
+    sizes = Sizes(len(dataset.train), len(dataset.test), dataset.label_count, dataset.feature_count)
+    return dataclasses.replace(
+        dataset.manifest or Manifest(dataset.name),
+        propensity=dataset.propensity,
+        sizes=None if form == "json" else sizes,  # labels without titles and features are counted anew from text
+        files={path.name: sha256_of(path) for path in sorted(folder.iterdir())},
+    )
 
 
 def _write_split(dataset: Dataset, folder: Path) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 
 from xcbench.data.manifest import MANIFEST_FILE, Manifest, Sizes
 from xcbench.errors import DataError
-from xcbench.files import atomic_folder, write_json
+from xcbench.files import atomic_folder, sha256_of, write_json
 
 TEST_SHARE = 0.3
 SPLIT_SEED = 7
@@ -99,9 +99,8 @@ def write(out: Path, relations: Relations, manifest: Manifest, notices: Mapping[
         _write_rows(folder / "lbl.json.gz", label_rows)
         for name, text in notices.items():
             (folder / name).write_text(text, "utf-8")
-        manifest = replace(
-            manifest, sizes=Sizes(len(done.train), len(done.test), len(done.label_id)), files=_digests(folder)
-        )
+        files = {path.name: sha256_of(path) for path in sorted(folder.iterdir())}
+        manifest = replace(manifest, sizes=Sizes(len(done.train), len(done.test), len(done.label_id)), files=files)
         write_json(folder / MANIFEST_FILE, manifest.to_dict())
     return manifest
 
@@ -146,7 +145,3 @@ def _write_rows(path: Path, rows: Iterable[dict[str, Any]]) -> None:
     with gzip.GzipFile(path, "wb", compresslevel=9, mtime=0) as file:
         for row in rows:
             file.write((json.dumps(row, ensure_ascii=False, separators=(",", ":")) + "\n").encode())
-
-
-def _digests(folder: Path) -> dict[str, str]:
-    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(folder.iterdir())}

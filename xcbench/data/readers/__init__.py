@@ -7,7 +7,6 @@ findings say so.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -25,6 +24,7 @@ from xcbench.data.readers.table import LabelNames, read_label_table, read_point_
 from xcbench.data.readers.titles import JsonLines, read_json_lines, read_lines
 from xcbench.data.sparse_text import read_matrix, read_pairs, read_points
 from xcbench.errors import DataError, InputError
+from xcbench.files import sha256_of
 
 __all__ = ["RawDataset", "read_raw"]
 
@@ -85,7 +85,7 @@ class _Files:
             self.findings.notes.append(f"not read, since other files say the same: {', '.join(ignored)}")
 
     def digests(self) -> dict[str, str]:
-        return {name: _sha256(path) for name, path in sorted(self.used.items()) if name != MANIFEST_FILE}
+        return {name: sha256_of(path) for name, path in sorted(self.used.items()) if name != MANIFEST_FILE}
 
 
 def _manifest(files: _Files) -> Manifest | None:
@@ -229,11 +229,3 @@ def _check_digests(raw: RawDataset, path: Path) -> None:
     for name, expected in (raw.manifest.files if raw.manifest else {}).items():
         if raw.files.get(name, expected) != expected:
             raise DataError(f"is not the file of {MANIFEST_FILE}: its sha256 differs", path / name)
-
-
-def _sha256(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()
