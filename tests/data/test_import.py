@@ -63,6 +63,8 @@ def test_propensity_is_never_guessed_from_a_name(tmp_path):
     asked = import_dataset(raw, "LF-AmazonTitles-131K", propensity=Propensity(0.6, 2.6), replace=True)
     assert load_dataset("LF-AmazonTitles-131K").propensity == Propensity(0.6, 2.6)
     assert "as asked for" in str(asked)
+    write(raw, {"manifest.json": '{"name": "x"}'})
+    assert "A = 0.55, B = 1.5, the default" in str(import_dataset(raw, "silent-manifest"))
     write(raw, {"manifest.json": '{"name": "x", "propensity": {"A": 0.5, "B": 0.4}}'})
     report = import_dataset(raw, "from-manifest")
     assert report.dataset.propensity == Propensity(0.5, 0.4)

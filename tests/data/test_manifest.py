@@ -36,7 +36,7 @@ def test_a_full_manifest_survives_the_way_through_json():
 def test_only_the_name_is_needed_and_nothing_unsaid_is_written():
     manifest = Manifest.from_dict({"name": "x"})
     assert manifest == Manifest("x")
-    assert manifest.to_dict() == {"name": "x", "propensity": {"A": 0.55, "B": 1.5}}
+    assert manifest.to_dict() == {"name": "x"}
 
 
 @pytest.mark.parametrize(

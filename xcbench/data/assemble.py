@@ -35,7 +35,7 @@ def assemble(
     Propensity constants and text options default to those of the manifest, where there is one.
     """
     manifest = manifest or raw.manifest or Manifest(name)
-    propensity = propensity or manifest.propensity
+    propensity = propensity or manifest.propensity or Propensity()
     options = dict(manifest.text if text_options is None else text_options)
     features = None if from_text else _given_features(raw)
     encoder = None

@@ -92,7 +92,7 @@ def _origin(given: Propensity | None, raw: RawDataset, name: str) -> str:
     """Where the constants come from; a name that resembles a published one is a hint, never a decision."""
     if given:
         return "as asked for"
-    if raw.manifest:
+    if raw.manifest and raw.manifest.propensity:
         return "from the manifest"
     published = published_propensity()
     spelling = {known.lower(): known for known in published}

@@ -45,7 +45,7 @@ class Manifest:
     sizes: Sizes | None = None
     files: dict[str, str] = field(default_factory=dict)
     """sha256 of every file of the dataset, by file name."""
-    propensity: Propensity = field(default_factory=Propensity)
+    propensity: Propensity | None = None
     filter_rule: str = ""
     split_rule: str = ""
     text: dict[str, Any] = field(default_factory=dict)

