@@ -94,11 +94,12 @@ def figure(what: str, problem: tuple[Task, Points], rows: int) -> Figure:
         cpu = [(cpu_seconds(step, 2), cpu_seconds(products, 2)) for _ in range(ROUNDS)]
         parts = shares(*problem)
     (ours, bare), (our_cpu, bare_cpu) = (map(min, zip(*times, strict=True)) for times in (wall, cpu))
+    weights = sum(p.nbytes for p in problem[0].parameters())
     gigaflops = 6e-9 * D * (rows * D + B * rows + B * D)
     note = (
         f"counting {gigaflops:.1f} GFLOP (blocks and scores, forward and back): {gigaflops / ours:.0f} against "
         f"{gigaflops / bare:.0f} GFLOP/s; {bare_cpu / our_cpu:.2f}x in CPU time; {parts}; "
-        f"memory grew by {grown / 2**20:.0f} MiB"
+        f"memory grew by {grown / 2**20:.0f} MiB, {grown / weights:.1f}x the parameters, Adam's moments included"
     )
     return Figure(what, ours * 1e3, bare * 1e3, "ms", "its matrix products alone", at_least=0.5, note=note)
 
