@@ -12,7 +12,8 @@
 # # Dissect one method
 #
 # Everything that the store holds of one method on one dataset: what each variation changes in the config, what that
-# does to the figures, and to which labels. Set `method` to any other that has runs.
+# does to the figures, and to which labels. Set `method` to any other that has runs; as it stands, it is the one of
+# which most variations are stored.
 
 # %%
 # %matplotlib inline
@@ -21,7 +22,7 @@ import pandas as pd
 import xcbench
 from xcbench.bench.columns import column
 from xcbench.bench.config import leaves
-from xcbench.bench.looking import runs_on
+from xcbench.bench.looking import most_varied, runs_on
 from xcbench.bench.plot_style import canvas, look
 from xcbench.bench.plots import bin_contributions
 from xcbench.bench.scores import Judge
@@ -29,9 +30,10 @@ from xcbench.bench.store import Store
 from xcbench.evaluate import Truth, frequency_bins
 
 store = Store("runs")
-method = "knn"
 data = xcbench.load_dataset("lf-debian-4k")
-runs = {name: records for name, records in runs_on(store, data.name).items() if records[0].method == method}
+found = runs_on(store, data.name)
+method = most_varied(found)
+runs = {name: records for name, records in found.items() if records[0].method == method}
 full = method
 variations = [name for name in runs if name != full]
 variations

@@ -1,7 +1,7 @@
 """Make what this folder holds: `make results`. Runs what is missing, then renders everything anew.
 
 The tables and figures are those with at least one run. `runs/` keeps what the notebooks read: the comparison of methods
-and the variations of one of them, on one dataset, without models and with the first 20 predictions of each point.
+and the ablations of one of them, on one dataset, without models and with the first 20 predictions of each point.
 """
 
 from __future__ import annotations
@@ -15,25 +15,18 @@ import jupytext
 import nbclient
 
 from xcbench.bench import claims, experiments, grid, plots, render, tables
-from xcbench.bench.experiments import Experiment, Row
+from xcbench.bench.experiments import Experiment
 from xcbench.bench.looking import keep_summary
 from xcbench.bench.scores import Shelf
 from xcbench.bench.store import Record, Store
+from xcbench.bench.tradeoff import draw_tradeoff
 from xcbench.files import atomic_file, write_json
 
 HERE = Path(__file__).parent
 DATASETS = ("lf-debian-4k", "lf-debian-12k", "lf-wordnet-27k")
 NOTEBOOK_DATASET = "lf-debian-4k"
 COMPARISON = "eclare/table2"
-VARIATIONS = Experiment(
-    "variations",
-    "Variations of nearest neighbours, for the notebooks",
-    (
-        *(Row(f"knn-{n}", "knn", overrides={"neighbours": n}) for n in (10, 200)),
-        Row("knn-flat", "knn", overrides={"power": 0.0}),
-    ),
-    ("P@1",),
-)
+ABLATIONS = "decaf/table6"
 
 
 def main() -> None:
@@ -61,11 +54,12 @@ def refresh(shelf: Shelf, run: bool) -> None:
         if found or not experiment.rows:
             write(folder / name, experiment, shelf)
             used |= found
+    draw_tradeoff(shelf, folder / "tradeoff.png")
     write_json(folder / "records.json", [record.to_json() for _, record in sorted(used.items())])
     if shelf.data.name == NOTEBOOK_DATASET:
         shutil.rmtree(HERE / "runs", ignore_errors=True)
-        for experiment in (experiments.load(COMPARISON), VARIATIONS):
-            for record in records(experiment, shelf, run).values():
+        for name in (COMPARISON, ABLATIONS):
+            for record in records(experiments.load(name), shelf, run).values():
                 keep_summary(record, Store(HERE / "runs"))
 
 

@@ -9,7 +9,7 @@ from tests.bench.conftest import METHOD, InProcess
 from xcbench.bench import tables
 from xcbench.bench.columns import column
 from xcbench.bench.experiments import Experiment, Row
-from xcbench.bench.looking import differences, keep_summary, name_of, runs_on, side_by_side
+from xcbench.bench.looking import differences, keep_summary, most_varied, name_of, runs_on, side_by_side
 from xcbench.bench.scores import Judge
 from xcbench.bench.store import Store
 
@@ -31,6 +31,12 @@ def test_runs_have_readable_names(runs):
     assert list(runs) == ["popularity", "scripted", "scripted + right=0.5", "scripted + right=0.995"]
     assert [record.seed for record in runs["scripted"]] == [0, 1]
     assert name_of(runs["scripted"][0]) == "scripted"
+
+
+def test_the_method_with_most_variations_is_found(runs):
+    assert most_varied(runs) == "scripted"
+    # Variations without the plain run have nothing to be held against.
+    assert most_varied({name: records for name, records in runs.items() if name != "scripted"}) == "popularity"
 
 
 def test_every_pair_is_compared(runs, toy):

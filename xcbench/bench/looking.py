@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -38,6 +39,12 @@ def runs_on(store: Store, dataset: str) -> dict[str, list[Record]]:
         if record.dataset == dataset:
             found.setdefault(name_of(record), []).append(record)
     return found
+
+
+def most_varied(runs: Mapping[str, Sequence[Record]]) -> str:
+    """The method with most variations among what `runs_on` found, and with a plain run to hold them against."""
+    count = Counter(records[0].method for records in runs.values())
+    return max((name for name in count if name in runs), key=count.__getitem__)
 
 
 def differences(runs: Mapping[str, Sequence[Record]], data: Dataset, metric: str) -> tuple[pd.DataFrame, pd.DataFrame]:
