@@ -10,8 +10,10 @@ from xcbench.bench import tables
 from xcbench.bench.columns import column
 from xcbench.bench.experiments import Experiment, Row
 from xcbench.bench.looking import differences, keep_summary, most_varied, name_of, runs_on, side_by_side
+from xcbench.bench.model import load_model
 from xcbench.bench.scores import Judge
 from xcbench.bench.store import Store
+from xcbench.errors import InputError
 
 ROWS = (
     Row("all", METHOD),
@@ -74,7 +76,8 @@ def test_a_summary_is_a_record_without_its_model(runs, toy, tmp_path):
     assert (cut.indices == full.indices[:, :3]).all()
     assert np.allclose(cut.scores, full.scores[:, :3], rtol=1e-3)
     assert (np.diff(cut.scores, axis=1) <= 0).all()
-    assert not (kept.folder / "model").exists()
+    with pytest.raises(InputError, match="kept without its model"):
+        load_model(kept, METHOD)
 
 
 def test_cut_predictions_do_not_pretend_to_answer(runs, toy, tmp_path):

@@ -79,6 +79,8 @@ def load_model(record: Record, method: str | None = None) -> Model:
     except InputError as error:
         raise InputError(f"run {record.id} cannot be loaded: {error} (--method FILE names a method's file)") from None
     folder = record.folder / "model"
+    if not folder.exists():
+        raise InputError(f"run {record.id} was kept without its model: {record.folder} holds figures and predictions")
     encoder = folder / "encoder.json"
     try:
         labels = load_values(folder / "labels")
