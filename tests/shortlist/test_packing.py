@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 
 from xcbench.data import TopK
-from xcbench.errors import InputError
+from xcbench.errors import InputError, XCBenchError
 from xcbench.labels import Clustering
 from xcbench.shortlist import BeamShortlister, ExactShortlister, HNSWShortlister, TreeShortlister
 from xcbench.shortlist.packing import pack, unpack
@@ -31,6 +31,8 @@ def test_packing_changes_nothing(shortlister):
     again = unpack(pack(shortlister))
     assert type(again) is type(shortlister)
     np.testing.assert_array_equal(again.shortlist(X, 5).indices, shortlister.shortlist(X, 5).indices)
+    with pytest.raises(XCBenchError, match=r"needs .* of memory are free"):
+        shortlister.shortlist(X, 10**13)
 
 
 def test_recall_by_beam_counted_by_hand():

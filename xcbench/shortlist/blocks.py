@@ -24,6 +24,7 @@ ROWS, COLUMNS = 1024, 2048  # a tile of scores: large enough for BLAS at full sp
 
 def topk_in_blocks(points: int, k: int, work: Callable[[slice], TopK]) -> TopK:
     """Put together what `work` finds for each block of points; at most `ROWS` of them, fewer where cores would idle."""
+    MemoryNeed(8 * points * k, 0).require(f"a list of {k} labels for each of {points} points")
     found = TopK(np.empty((points, k), np.int32), np.empty((points, k), np.float32))
 
     def one(block: slice) -> None:
