@@ -51,3 +51,13 @@ def test_scores_are_the_product_and_survive_the_disk(random, tmp_path):
     np.testing.assert_array_equal(again.indices, found.indices)
     with pytest.raises(InputError, match="9 labels need a classifier each"):
         ShortlistPredictor.of(lister, 4, W[:3])
+
+
+def test_a_save_that_fails_leaves_nothing(random, tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(ExactShortlister, "save", full)
+    with pytest.raises(OSError, match="No space"):
+        ShortlistPredictor.of(ExactShortlister.of(drawn(random, 9, 3)), 4, drawn(random, 9, 5)).save(tmp_path / "p")
+    assert not any(tmp_path.iterdir())

@@ -11,6 +11,7 @@ from numba import njit
 
 from xcbench.data import TopK
 from xcbench.errors import InputError
+from xcbench.files import atomic_folder
 from xcbench.labels.matrices import dot
 from xcbench.labels.selection import key_of, write_best
 from xcbench.shortlist.beam import sigmoid
@@ -64,8 +65,9 @@ class ShortlistPredictor:
         return ranked(found.indices, likely * np.clip(found.scores, 0, 1), k)
 
     def save(self, folder: Path) -> None:
-        save_parts(folder, "shortlist-predictor", {"length": self.length}, {"W": self.W, "bias": self.bias})
-        self.shortlister.save(folder / "shortlister")
+        with atomic_folder(folder) as part:
+            save_parts(part, "shortlist-predictor", {"length": self.length}, {"W": self.W, "bias": self.bias})
+            self.shortlister.save(part / "shortlister")
 
     @classmethod
     def load(cls, folder: Path) -> ShortlistPredictor:
