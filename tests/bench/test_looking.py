@@ -8,6 +8,7 @@ import pytest
 from tests.bench.conftest import METHOD, InProcess
 from xcbench.bench import tables
 from xcbench.bench.columns import column
+from xcbench.bench.comparison import compare_runs
 from xcbench.bench.experiments import Experiment, Row
 from xcbench.bench.looking import differences, keep_summary, most_varied, name_of, runs_on, side_by_side
 from xcbench.bench.model import load_model
@@ -78,6 +79,15 @@ def test_a_summary_is_a_record_without_its_model(runs, toy, tmp_path):
     assert (np.diff(cut.scores, axis=1) <= 0).all()
     with pytest.raises(InputError, match="kept without its model"):
         load_model(kept, METHOD)
+
+
+def test_cut_predictions_are_not_compared_beyond_the_cut(runs, toy, tmp_path):
+    small = Store(tmp_path / "small")
+    keep_summary(runs["scripted"][0], small, depth=3)
+    pair = [runs["popularity"][0], *small.records()]
+    assert [row.value for row in compare_runs(pair, ["P@3"], toy)] == pytest.approx([10.0, 100 / 3])
+    with pytest.raises(InputError, match="keeps 3 labels a point, too few for P@5"):
+        compare_runs(pair, ["P@3", "P@5"], toy)
 
 
 def test_cut_predictions_do_not_pretend_to_answer(runs, toy, tmp_path):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from xcbench.bench.store import Record
 from xcbench.data import Dataset
 from xcbench.errors import InputError
-from xcbench.evaluate import Truth, evaluate
+from xcbench.evaluate import Truth, evaluate, parse_metric
 from xcbench.evaluate import compare as compare_points
 from xcbench.evaluate.statistics import holm
 
@@ -44,7 +44,12 @@ def compare_runs(records: Sequence[Record], metrics: Sequence[str], data: Datase
                 f"runs {first.id} and {record.id} are on different data ({first.dataset}, {record.dataset})"
             )
     truth = Truth.of(dataset_of(first) if data is None else data)
-    evaluations = [evaluate(record.predictions(), truth, metrics) for record in records]
+    predictions = [record.predictions() for record in records]
+    for record, topk in zip(records, predictions, strict=True):
+        # Computed all the same, these would be too low, and nobody would see it.
+        if too_deep := [m for m in metrics if min(parse_metric(m).k or 1, truth.label_count) > topk.k]:
+            raise InputError(f"run {record.id} keeps {topk.k} labels a point, too few for {', '.join(too_deep)}")
+    evaluations = [evaluate(topk, truth, metrics) for topk in predictions]
     rows: list[ComparedRun] = []
     for metric in metrics:
         scores = [evaluation.per_point(metric) for evaluation in evaluations]
