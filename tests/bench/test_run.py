@@ -250,6 +250,18 @@ def test_a_wrong_device_is_refused(data, tmp_path):
             run(RunSpec("popularity"), data=data, store=tmp_path, device=device)
 
 
+def test_expected_memory_is_said_before_anything_is_computed(go, caplog, monkeypatch):
+    caplog.set_level(logging.INFO, "xcbench")
+    go()
+    assert "MiB at its peak (a guess" in caplog.messages[1]
+    assert "may not fit" not in caplog.text
+    monkeypatch.setattr(run_module, "_estimate_memory", lambda *_: (1 << 60, "the method's own estimate"))
+    caplog.clear()
+    go(overwrite=OverwriteStrategy.REDO)
+    assert caplog.messages[1].endswith("about 1099511627776 MiB at its peak (the method's own estimate)")
+    assert "that may not fit, since" in caplog.messages[2]
+
+
 def test_a_full_disk_is_one_line_after_the_figures(go, monkeypatch, caplog):
     def full(*_):
         raise OSError(errno.ENOSPC, "No space left on device")

@@ -67,7 +67,7 @@ def _lead(resolved: ResolvedRun, store: Store, cache: StageCache, device: str, o
         if overwrite is OverwriteStrategy.KEEP and (record := _stored(resolved, store)):
             return record
         first_says(True)
-        return _execute(resolved, folder, cache, device, overwrite)
+        return _execute(resolved, store, cache, device, overwrite)
 
 
 def _follow(
@@ -95,14 +95,15 @@ def _stored(resolved: ResolvedRun, store: Store) -> Record | None:
 
 
 def _execute(
-    resolved: ResolvedRun, folder: Path, cache: StageCache, device: str, overwrite: OverwriteStrategy
+    resolved: ResolvedRun, store: Store, cache: StageCache, device: str, overwrite: OverwriteStrategy
 ) -> Record:
+    started, name, folder = _now(), resolved.id, store.path(resolved.id)
     clear_remains(folder)
-    started, name = _now(), resolved.id
     with _captured_log() as lines:
         with Meter() as whole:
             device, threads = choose_device(device), set_threads()
             _log.info("run %s: %s on %s (seed %d)", name, _title(resolved), resolved.data.name, resolved.spec.seed)
+            _say_memory(name, *_estimate_memory(resolved, resolved.data, store))
             context = _context(resolved, cache, device, overwrite)
             outcome = _perform(resolved, context)
         # Before anything is written: should the disk be full, the figures have at least been said.
@@ -239,6 +240,14 @@ def _estimate_memory(resolved: ResolvedRun, data: Dataset, store: Store) -> tupl
     now, held = psutil.Process().memory_info().rss, _bytes(data)
     predictions = 8 * len(data.test) * min(DEPTH, data.label_count)
     return now + held + predictions, "a guess: this process, the data once more, the predictions"
+
+
+def _say_memory(name: str, expected: int, source: str) -> None:
+    """Before anything is computed. Trainings and searches, which know their need better, refuse what cannot fit."""
+    _log.info("run %s: about %.0f MiB at its peak (%s)", name, expected / 2**20, source)
+    free = psutil.virtual_memory().available + psutil.Process().memory_info().rss
+    if expected > free:
+        _log.warning("run %s: that may not fit, since %.0f MiB are free", name, free / 2**20)
 
 
 def _bytes(data: Dataset) -> int:
