@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from xcbench.bench.cache import StageCache
 from xcbench.bench.toy import toy_dataset
 from xcbench.cli import main
 from xcbench.data.binary import store_dataset
@@ -166,6 +167,9 @@ def test_lists(call, toy):
     assert call("list", "runs")[1] == "there are no runs yet\n"
     call("run", "--method", "popularity", "--dataset", toy)
     assert "popularity-" in call("list", "runs")[1]
+    call("run", "--method", "knn", "--dataset", toy, "--set", "neighbours=3", "--rerank", "game", "--ensemble", 2)
+    (varied,) = (run for run in json.loads(call("list", "runs", "--json")[1]) if run["run"].startswith("knn"))
+    assert (varied["set"], varied["rerank"], varied["ensemble"]) == ("neighbours=3", "game", 2)
     code, _, err = call("list", "metods")
     assert code == 2
     assert "methods" in one_line(err)
@@ -256,13 +260,19 @@ def test_cache_lists_and_cleans(call, toy):
     assert "deleted 0 folders" in call("cache", "clean", "--method", "knn")[1]
     assert "deleted 0 folders" in call("cache", "clean", "--older-than", 1)[1]
     assert "deleted 0 folders" in call("cache", "clean", "--unfinished")[1]
+    code, _, err = call("cache", "clean", "--older-than", -1)
+    assert code == 2
+    assert "from 0 up" in one_line(err)
+    (StageCache().folder / "eclare.graph-0123.checkpoints").mkdir()
+    assert "unfinished: 1 folders" in call("cache", "ls")[1]
+    assert "deleted 0 folders" in call("cache", "clean", "--method", "knn", "--unfinished")[1]
+    assert "deleted 1 folders" in call("cache", "clean", "--method", "eclare", "--unfinished")[1]
     assert "deleted 3 folders" in call("cache", "clean", "--all")[1]
     assert "0 stages" in call("cache", "ls")[1]
     assert "staged-" in call("list", "runs")[1]
 
 
 def test_stages_in_use_are_not_cleaned(call, toy):
-    from xcbench.bench.cache import StageCache
     from xcbench.bench.disk import locked
 
     call("run", "--method", STAGED, "--dataset", toy)

@@ -119,11 +119,12 @@ class StageCache:
         ]
         return sorted(found, key=lambda entry: -entry.note.created)
 
-    def remains(self) -> list[Path]:
-        """What killed processes left: half-written folders, and checkpoints of stages never finished."""
+    def remains(self, owner: str | None = None) -> list[Path]:
+        """What killed processes left, of one method or of all: half-written folders, checkpoints never finished."""
         if not self.folder.is_dir():
             return []
-        return sorted(p for p in self.folder.iterdir() if p.name.endswith((".part", ".old", ".checkpoints")))
+        left = (p for p in self.folder.iterdir() if p.name.endswith((".part", ".old", ".checkpoints")))
+        return sorted(p for p in left if owner is None or _stage_of(p).startswith(f"{owner}."))
 
     def remove(self, path: Path) -> bool:
         """Delete an entry or a remainder, unless a living process is at work on it."""

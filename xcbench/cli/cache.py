@@ -45,7 +45,7 @@ def clean(
     Parameters
     ----------
     method
-        Delete the finished stages of this method.
+        Delete the finished stages of this method; with --unfinished, its unfinished ones, too.
     older_than
         Delete only what is older than so many days.
     unfinished
@@ -60,6 +60,8 @@ def clean(
 
     if not (all_ or unfinished or method is not None or older_than is not None):
         raise InputError("say what to delete: --all, --unfinished, --method NAME or --older-than DAYS")
+    if older_than is not None and not older_than >= 0:
+        raise InputError(f"--older-than is a number of days from 0 up, got {older_than:g}")
     cache = StageCache()
     oldest = time.time() - 86400 * (older_than or 0)
     finished = all_ or method is not None or older_than is not None
@@ -69,7 +71,7 @@ def clean(
         if finished and method in (None, entry.note.owner) and entry.note.created <= oldest
     ]
     if all_ or unfinished:
-        doomed += [path for path in cache.remains() if path.stat().st_mtime <= oldest]
+        doomed += [path for path in cache.remains(method) if path.stat().st_mtime <= oldest]
     freed = kept = 0
     with in_plain_words(cache.folder):
         for path in doomed:
