@@ -16,15 +16,15 @@ from xcbench.data import Dataset, Split, TextColumn
 from xcbench.errors import InputError
 
 
-@register_augmentation("label-points")
-class LabelPoints(Augmentation[NoConfig]):
-    """Label titles as training points, each with itself as the only target (DECAF's "+ metadata")"""
+@register_augmentation("metadata")
+class Metadata(Augmentation[NoConfig]):
+    """+ metadata: label titles as training points, each with itself as the only target"""
 
     citation = "Mittal et al., DECAF: Deep Extreme Classification with Label Features, WSDM 2021, Table 4"
 
     def apply(self, data: Dataset, run: Run) -> Dataset:
         if data.Z is None:
-            raise InputError(f"label-points needs label text, which dataset {data.name!r} does not have")
+            raise InputError(f"metadata needs label text, which dataset {data.name!r} does not have")
         # A label without words would be a point that says nothing.
         labels = np.flatnonzero(np.diff(data.Z.indptr))
         itself = sp.eye_array(data.label_count, dtype=np.float32, format="csr")[labels]

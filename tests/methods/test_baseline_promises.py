@@ -10,6 +10,8 @@ import pytest
 
 from tests.methods.problems import csr, gappy, needs, separable, train
 from xcbench.bench import extras, registry
+from xcbench.bench.run import run
+from xcbench.bench.spec import RunSpec
 from xcbench.cli import main
 from xcbench.data import Dataset, Split
 from xcbench.errors import InputError
@@ -44,6 +46,15 @@ def test_data_without_a_learnable_point_is_refused(name):
     X, Y = csr([[1, 0], [0, 0]]), csr([[0, 0], [1, 0]])
     with pytest.raises(InputError, match="no training point with both features and labels"):
         train(name, Dataset("none", Split(X, Y), Split(X, Y)))
+
+
+@baselines
+def test_takes_label_text_as_points_and_game_behind_it(name, tmp_path):
+    """No two labels come together here, so neither may move a label from the place that is its own."""
+    spec = RunSpec(name, augment=("metadata",), rerank="game")
+    record = run(spec, data=separable(), store=tmp_path / "runs", cache=tmp_path / "stages")
+    assert record.metrics["P@1"].value == 100
+    assert (record.augment, record.rerank) == (("metadata",), "game")
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from xcbench.errors import InputError
 
 
 def augmented(data):
-    return get_augmentation("label-points")(NoConfig()).apply(data, None)
+    return get_augmentation("metadata")(NoConfig()).apply(data, None)
 
 
 def test_every_label_with_text_becomes_a_point_of_its_own():
@@ -43,7 +43,7 @@ def test_test_points_and_labels_stay_as_they_are():
 
 
 def test_without_label_text_it_says_so():
-    with pytest.raises(InputError, match="label-points needs label text"):
+    with pytest.raises(InputError, match="metadata needs label text"):
         augmented(dataclasses.replace(separable(), Z=None))
 
 
