@@ -7,13 +7,14 @@ negative. ECLARE also drops edges between labels whose learnt vectors point apar
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 import scipy.sparse as sp
 
-from xcbench.bench import Reranker, Rescorer, Run, load_values, register_reranker, save_values
+from xcbench.bench import Reranker, Rescorer, Run, Stage, load_values, register_reranker, save_values
 from xcbench.data import Dataset, TopK
 from xcbench.labels.label_graph import LabelGraph
 from xcbench.shortlist import Game
@@ -59,7 +60,7 @@ class GameReranker(Reranker[GameConfig]):
     rescorer_type = GameRescorer
     citation = "Mittal et al., ECLARE: Extreme Classification with Label Graph Correlations, WWW 2021"
 
-    def fit(self, data: Dataset, run: Run) -> GameRescorer:
+    def stages(self, data: Dataset, run: Run) -> Mapping[str, Stage]:
         recipe, Y = self.config.graph, run.unaugmented.train.Y
         graph = run.stage(
             "graph",
@@ -67,4 +68,7 @@ class GameReranker(Reranker[GameConfig]):
             data=run.unaugmented,
             config=recipe,
         )
-        return GameRescorer(graph["G"], self.config.beam, self.config.mode)
+        return {"graph": graph}
+
+    def fit(self, data: Dataset, run: Run) -> GameRescorer:
+        return GameRescorer(self.stages(data, run)["graph"]["G"], self.config.beam, self.config.mode)

@@ -18,7 +18,7 @@ from xcbench.errors import InputError
 
 @register_augmentation("metadata")
 class Metadata(Augmentation[NoConfig]):
-    """+ metadata: label titles as training points, each with itself as the only target"""
+    """Label titles as training points, each with itself as the only target (DECAF's "+ metadata")"""
 
     citation = "Mittal et al., DECAF: Deep Extreme Classification with Label Features, WSDM 2021, Table 4"
 

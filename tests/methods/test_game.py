@@ -9,7 +9,7 @@ from xcbench.bench.config import build
 from xcbench.bench.context import RunContext
 from xcbench.bench.model import load_model
 from xcbench.bench.registry import get_reranker
-from xcbench.bench.run import run
+from xcbench.bench.run import plan, run
 from xcbench.bench.spec import RunSpec
 from xcbench.bench.stages import derive_seed
 from xcbench.bench.toy import toy_dataset
@@ -78,6 +78,15 @@ def test_works_behind_a_method_and_is_kept_with_its_model(tmp_path, monkeypatch)
     assert model.rescorer is not None
     assert not np.array_equal(record.predictions().indices, plain.predictions().indices)
     assert np.array_equal(model.predict(data.test.X, 50, data.test.titles).indices, record.predictions().indices)
+
+
+def test_a_dry_run_shows_whether_the_graph_is_cached(tmp_path, monkeypatch):
+    monkeypatch.setenv("XCBENCH_HOME", str(tmp_path))
+    data, spec = toy_dataset(), RunSpec("knn", rerank="game")
+    assert [(stage.name, note) for _, stage, note in plan(spec, data=data).stages] == [("graph", None)]
+    run(spec, data=data)
+    ((_, graph, note),) = plan(spec, data=data).stages
+    assert note.key == graph.key
 
 
 @pytest.mark.parametrize(("key", "value"), [("beam", 0), ("graph.restart", 1.5), ("graph.top", 0), ("mode", "off")])

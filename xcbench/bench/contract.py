@@ -181,6 +181,10 @@ class Reranker(PlugIn[Config]):
     def fit(self, data: Dataset, run: Run) -> Rescorer:
         """Learn what rescoring needs, a label graph say; never look at `data.test`."""
 
+    def stages(self, data: Dataset, run: Run) -> Mapping[str, Stage]:
+        """Declare the stages that `fit` will use, computing nothing; a dry run shows them."""
+        return {}
+
 
 Registered = TypeVar("Registered", bound=PlugIn[Any])
 

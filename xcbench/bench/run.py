@@ -219,6 +219,8 @@ def plan(
     seen = augmented(resolved, context)
     for number in range(spec.ensemble):
         resolved.method.stages(seen, context.member(number))
+    if resolved.reranker:
+        resolved.reranker.stages(seen, context.owned_by(resolved.reranker))
     declared = tuple(
         (number, stage, cache.note(owner, stage.name, stage.key))
         for (number, _), (stage, owner) in context.journal.stages.items()
