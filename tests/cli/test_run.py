@@ -170,6 +170,9 @@ def test_lists(call, toy):
     call("run", "--method", "knn", "--dataset", toy, "--set", "neighbours=3", "--rerank", "game", "--ensemble", 2)
     (varied,) = (run for run in json.loads(call("list", "runs", "--json")[1]) if run["run"].startswith("knn"))
     assert (varied["set"], varied["rerank"], varied["ensemble"]) == ("neighbours=3", "game", 2)
+    code, _, err = call("list", "runs", "--method", "knn")
+    assert code == 2
+    assert "goes with `list ablations`" in one_line(err)
     code, _, err = call("list", "metods")
     assert code == 2
     assert "methods" in one_line(err)

@@ -33,7 +33,11 @@ def list_(
     json_
         Print a JSON list of objects.
     """
+    from xcbench.errors import InputError
+
     show_log()
+    if method is not None and kind != "ablations":
+        raise InputError(f"--method goes with `list ablations`, not with `list {kind}`")
     rows = _rows(kind, method, store)
     if json_:
         print(json.dumps(rows, indent=2))
