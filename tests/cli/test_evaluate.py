@@ -198,6 +198,34 @@ def test_files_that_cannot_be_read(files, capsys):
     assert "far.txt, line 2" in message
 
 
+@pytest.mark.parametrize("where", ["--truth", "--train-labels", "--filter", "--predictions"])
+def test_a_huge_label_in_a_small_file_allocates_nothing(files, capsys, where):
+    scores = np.array([[0.5], [0.4], [0.3]])
+    np.savez(files / "huge.npz", indices=np.array([[0], [1], [2_000_000_000]]), scores=scores)
+    (files / "huge.txt").write_text("0 2000000000\n" if where == "--filter" else "2:1\n2000000000:1\n1:1\n")
+    given = {"--predictions": files / "ranked.npz", "--truth": files / "headless.txt"}
+    given[where] = files / ("huge.npz" if where == "--predictions" else "huge.txt")
+    message = refusal(capsys, *(word for option in given.items() for word in option), "--metrics", "P@1")
+    assert f"{given[where]}: 2,000,000,001 labels, but only" in message
+
+
+def test_a_huge_header_of_a_small_file_allocates_nothing(files, capsys):
+    (files / "huge.txt").write_text("3 2000000000\n2:1\n1:1\n1:1\n")
+    message = refusal(capsys, "--predictions", files / "ranked.npz", "--truth", files / "huge.txt")
+    assert "huge.txt: 2,000,000,000 labels, but only" in message
+
+
+def test_filtered_points_are_not_labels(files, capsys):
+    """Two labels, three points, a filter of the third: halves are those of two labels, one each."""
+    (files / "one.txt").write_text("0:1\n1:1\n0:1\n")
+    (files / "pairs.txt").write_text("2 1\n")
+    np.savez(files / "two.npz", indices=np.array([[0], [1], [0]]), scores=np.ones((3, 1)))
+    words = ("--predictions", "two.npz", "--truth", "one.txt", "--train-labels", "one.txt", "--filter", "pairs.txt")
+    given = [word if word.startswith("-") else files / word for word in words]
+    found = figures(capsys, *given, "--metrics", "P@1", "--bins", 2, "--bins-by", "labels")
+    assert [found["P@1[1/2]"], found["P@1[2/2]"]] == [pytest.approx(100 / 3), pytest.approx(200 / 3)]
+
+
 def test_options_that_do_not_fit_together(files, capsys):
     scores = ("--predictions", files / "scores.npz")
     foreign = (*scores, "--truth", files / "Y.npz")

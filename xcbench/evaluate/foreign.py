@@ -8,6 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from xcbench.data import Propensity, TopK
+from xcbench.data.checks import check_plausible
 from xcbench.data.readers.packed import read_packed_matrix
 from xcbench.data.sparse_kernels import MAX_ID
 from xcbench.data.sparse_text import read_matrix, read_pairs, read_points
@@ -27,7 +28,8 @@ def read_foreign(
 
     Where no file declares how many labels there are, the largest id that anybody mentions decides.
     """
-    files = [read_labels(path) for path in (truth, train_labels) if path is not None]
+    paths = [path for path in (truth, train_labels) if path is not None]
+    files = [read_labels(path) for path in paths]
     declared = _declared_labels(files)
     Y = files[0][0]
     points = int(Y.shape[0])
@@ -35,12 +37,12 @@ def read_foreign(
     if places is not None:
         places += int(np.bincount(pairs[:, 0]).max(initial=0))
     predicted = TopK.load(predictions, None if declared is None else (points, declared), places)
-    mentioned = [
-        *(matrix.shape[1] for matrix, _ in files),
-        predicted.indices.max(initial=0) + 1,
-        pairs.max(initial=0) + 1,
-    ]
-    labels = int(max(mentioned)) if declared is None else declared
+    mentioned = {str(path): int(matrix.shape[1]) for path, (matrix, _) in zip(paths, files, strict=True)}
+    mentioned[str(predictions)] = int(predicted.indices.max(initial=0)) + 1
+    mentioned[str(filter_pairs)] = int(pairs[:, 1].max(initial=0)) + 1
+    labels = max(mentioned.values()) if declared is None else declared
+    entries = sum(matrix.nnz for matrix, _ in files) + predicted.indices.size + len(pairs)
+    check_plausible(labels, entries, "labels", max(mentioned, key=mentioned.__getitem__))
     frequency = weights = None
     if train_labels is not None:
         Y_train = files[1][0]
