@@ -71,6 +71,14 @@ def test_propensity_is_never_guessed_from_a_name(tmp_path):
     assert "from the manifest" in str(report)
 
 
+def test_text_options_that_change_nothing_are_noted(tmp_path):
+    given = write(tmp_path / "raw", SPLIT)
+    assert "--from-text" in str(import_dataset(given, "given", text_options={"min_count": 2}))
+    assert "--from-text" not in str(import_dataset(given, "plain"))
+    made = write(tmp_path / "text", JSON)
+    assert "--from-text" not in str(import_dataset(made, "made", text_options={"min_count": 1}))
+
+
 def test_published_constants_are_those_of_the_papers():
     published = published_propensity()
     assert published["LF-AmazonTitles-1.3M"] == Propensity(0.6, 2.6)

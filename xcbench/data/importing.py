@@ -69,6 +69,8 @@ def import_dataset(
     folder = catalog.free_folder(name, replace)
     raw = read_raw(path, with_content=with_content, label_separator=label_separator)
     dataset = assemble(raw, name, propensity=propensity, text_options=text_options, from_text=from_text)
+    if text_options and dataset.encoder is None:
+        raw.findings.notes.append("text options change nothing: the files hold features (--from-text makes new ones)")
     raw.findings.notes += observe(dataset)
     try:
         store_dataset(dataset, folder)
