@@ -109,6 +109,14 @@ def test_the_verb(runs, shelf, tmp_path, capsys):
     assert "far below" in picture or "popularity" in picture
 
 
+@pytest.mark.parametrize(("name", "meant"), [("tradeof", "tradeoff"), ("decaf/figur6", "decaf/figure6")])
+def test_a_misspelt_figure_is_guessed(name, meant, capsys):
+    with pytest.raises(SystemExit) as end:
+        main(["plot", name])
+    assert end.value.code == 2
+    assert f"unknown figure {name!r}; did you mean {meant}" in capsys.readouterr().err
+
+
 def test_nothing_to_draw_is_said(shelf, capsys):
     with pytest.raises(SystemExit) as end:
         main(["plot", "tradeoff", "--dataset", shelf.source, "--store", str(shelf.store.folder)])

@@ -44,7 +44,7 @@ def draw(experiment: Experiment, shelf: Shelf, seeds: Sequence[int], path: Path)
     """Draw an experiment on one dataset into a png, pdf or svg file."""
     check(experiment)
     if experiment.figure is None:
-        raise InputError(f"{experiment.name} is a table and has no figure; use `xcbench table {experiment.name}`")
+        raise InputError(f"{experiment.name} is a table and has no figure; `xcbench table` prints it")
     check_form(path)
     if experiment.figure.kind == "frequency":
         return Drawn(save(path, _draw_frequency(experiment, shelf)), {})

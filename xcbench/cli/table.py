@@ -137,10 +137,13 @@ def plot(name: str, /, *, where: Where = HERE, output: Path | None = None) -> No
         The file to write (.png, .pdf or .svg); by default named after figure and dataset, in this folder.
     """
     from xcbench.bench import experiments, plots
+    from xcbench.errors import unknown_name
 
     if name == "tradeoff":
         _plot_tradeoff(where, output)
         return
+    if not name.endswith((".yaml", ".yml")) and name not in (known := [*experiments.names(), "tradeoff"]):
+        raise unknown_name("figure", name, known)
     experiment = experiments.load(name)
     shelves, seeds = where.of(experiment)
     for shelf in shelves:
