@@ -97,14 +97,24 @@ def test_what_is_in_the_store_does_not_run_again(shelf):
     assert again.started == []
 
 
-def test_a_damaged_record_runs_again(shelf, caplog):
-    table = experiment(row("a", right=0.5))
-    filled(table, shelf)
-    (record,) = shelf.store.folder.glob("*/record.json")
-    record.write_text("{ half a")
-    result = filled(table, shelf)
+@pytest.mark.parametrize(
+    ("part", "damage"),
+    [
+        ("record.json", lambda path: path.write_text("{ half a")),
+        ("predictions.npz", lambda path: path.write_bytes(b"zip?")),
+        ("predictions.npz", lambda path: path.unlink()),
+    ],
+)
+def test_a_damaged_record_runs_again(shelf, caplog, part, damage):
+    table = experiment(row("a", right=0.5), row("b", right=1.0))
+    (damaged, *_), _ = (r.records for r in filled(table, shelf).rows)
+    damage(damaged.folder / part)
+    assert [r.state for r in tables.fill(table, shelf, (0,)).rows] == ["not run", "done"]
+    again = InProcess()
+    result = filled(table, shelf, launcher=again)
+    assert again.started == ["a on toy, seed 0"]
     assert cells(result, "P@1")["a"].value == 50.0
-    assert "skipping a corrupted record" in caplog.text
+    assert f"{damaged.id}/{part}" in caplog.text
 
 
 def test_rows_that_cannot_run_or_failed_stay_and_say_why(shelf):

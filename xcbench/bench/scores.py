@@ -20,7 +20,7 @@ from xcbench.bench.resolve import resolve
 from xcbench.bench.store import Record, Store
 from xcbench.data import Dataset
 from xcbench.data.catalog import dataset_names, load_dataset
-from xcbench.errors import DataError, InputError
+from xcbench.errors import InputError
 from xcbench.evaluate import (
     Bootstrap,
     Comparison,
@@ -66,7 +66,7 @@ class Shelf:
         try:
             if record is not None:
                 record.predictions()
-        except DataError as error:
+        except InputError as error:
             _log.warning("skipping a damaged record: %s", error)
             return None
         return record
