@@ -9,6 +9,7 @@ from tests.data.test_readers import COMBINED, CSV, JSON, SPLIT, write, zipped
 from xcbench.cli import main
 from xcbench.data import load_dataset
 from xcbench.data.dataset import Propensity
+from xcbench.data.embedded import embedded_folder
 from xcbench.data.importing import import_dataset
 from xcbench.data.published import published_propensity
 from xcbench.errors import DataError, InputError, XCBenchError
@@ -136,6 +137,14 @@ def test_command_line(tmp_path, capsys, home):
     assert "3 points" in capsys.readouterr().out
     assert run("data", "export", "mine", str(tmp_path / "out"), "--form", "combined") == 0
     assert (tmp_path / "out" / "train.txt").read_text().startswith("3 ")
+
+
+def test_an_embedded_dataset_is_exported_with_its_terms(tmp_path):
+    assert run("data", "export", "lf-debian-4k", str(tmp_path / "out"), "--form", "json") == 0
+    shipped = embedded_folder("lf-debian-4k")
+    assert (tmp_path / "out" / "NOTICE.txt").read_bytes() == (shipped / "NOTICE.txt").read_bytes()
+    assert load_dataset(tmp_path / "out").fingerprint == load_dataset("lf-debian-4k").fingerprint
+    assert run("data", "export", str(tmp_path / "out"), str(tmp_path / "again")) == 0
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems have no such names")

@@ -86,9 +86,10 @@ def export(dataset: str, folder: Path, *, form: Literal["split", "combined", "np
         split: trn_X_Xf.txt and its kin. combined: train.txt and test.txt. npz: scipy matrices. json: text and targets.
     """
     from xcbench.data.catalog import load_dataset
+    from xcbench.data.embedded import embedded_notices
     from xcbench.data.writers import write_dataset
 
-    write_dataset(load_dataset(dataset), folder, form)
+    write_dataset(load_dataset(dataset), folder, form, embedded_notices(dataset))
     print(f"{dataset} is written to {folder}")
 
 

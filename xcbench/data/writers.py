@@ -6,7 +6,8 @@ import dataclasses
 import gzip
 import itertools
 import json
-from collections.abc import Callable, Iterator
+import shutil
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -21,8 +22,8 @@ from xcbench.files import atomic_folder, sha256_of, write_json
 _ROWS_AT_ONCE = 1 << 14
 
 
-def write_dataset(dataset: Dataset, folder: Path, form: str) -> None:
-    """Write one of `FORMS` into a new folder, which appears whole or not at all."""
+def write_dataset(dataset: Dataset, folder: Path, form: str, notices: Sequence[Path] = ()) -> None:
+    """Write one of `FORMS` into a new folder, which appears whole or not at all; `notices` are copied beside it."""
     if form not in FORMS:
         raise unknown_name("form", form, FORMS)
     if folder.exists():
@@ -32,6 +33,8 @@ def write_dataset(dataset: Dataset, folder: Path, form: str) -> None:
         for name, split in (("train", dataset.train), ("test", dataset.test)):
             if len(split.filter):
                 np.savetxt(part / f"filter_labels_{name}.txt", split.filter, fmt="%d")
+        for notice in notices:
+            shutil.copy(notice, part)
         write_json(part / MANIFEST_FILE, _manifest(dataset, part, form).to_dict())
 
 

@@ -23,3 +23,10 @@ def embedded_folder(name: str) -> Path:
     if name not in embedded_names():
         raise unknown_name("embedded dataset", name, embedded_names())
     return _HERE / name
+
+
+def embedded_notices(name: str) -> list[Path]:
+    """The texts that must travel with the data of an embedded dataset; none for other names."""
+    if name not in embedded_names():
+        return []
+    return [path for file in ("LICENSE.txt", "NOTICE.txt") if (path := _HERE / name / file).is_file()]
