@@ -189,6 +189,17 @@ def test_the_paper_s_figures_stand_beside_ours_on_its_own_data(store, tmp_path):
         ({"metrics": ["trains"]}, "unknown metric 'trains'; did you mean train_s?"),
         ({"datasets": ["lf-debian-4"]}, "unknown dataset 'lf-debian-4'; did you mean lf-debian-4k"),
         ({"reference": "b"}, "reference: unknown row 'b'"),
+        ({"seeds": [0, 0]}, "seeds are different whole numbers from 0 up, got [0, 0]"),
+        ({"seeds": [-1]}, "seeds are different whole numbers from 0 up, got [-1]"),
+        ({"claims": [{"says": "!", "better": "a", "worse": "a", "metrics": ["P@1"]}]}, "'a' stands on both sides"),
+        ({"metrics": []}, "needs at least one metric"),
+        (
+            {
+                "rows": [{"label": "a", "method": "knn"}, {"label": "b", "method": "popularity"}],
+                "claims": [{"says": "Quick.", "better": "a", "worse": "b", "metrics": ["train_s"]}],
+            },
+            "a claim is tested over test points, which train_s has none of",
+        ),
         ({"colour": "red"}, "unknown experiment key 'colour'"),
         ({"rows": [{"label": "a", "method": "knn"}] * 2}, "two rows are called 'a'"),
     ],

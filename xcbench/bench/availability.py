@@ -13,8 +13,11 @@ from xcbench.errors import InputError, unknown_name
 def check(experiment: Experiment) -> None:
     """Refuse an experiment that names what nobody has and nobody plans; the message names row and nearest name."""
     try:
-        for name in (*experiment.metrics, *(metric for claim in experiment.claims for metric in claim.metrics)):
+        for name in experiment.metrics:
             column(name)
+        for name in (metric for claim in experiment.claims for metric in claim.metrics):
+            if column(name).read is not None:
+                raise InputError(f"a claim is tested over test points, which {name} has none of; name a metric")
         for row in experiment.rows:
             unavailable(row)
     except InputError as error:

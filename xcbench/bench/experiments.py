@@ -85,6 +85,8 @@ class Claim:
         interaction = len(self.gain) == 2 and len(self.exceeds) == 2
         if pair == interaction or (not pair and (self.better or self.worse)) or (pair and (self.gain or self.exceeds)):
             raise ValueError("a claim has either `better` and `worse`, or two rows in `gain` and two in `exceeds`")
+        if self.better in self.worse:
+            raise ValueError(f"a claim compares different rows, but {self.better!r} stands on both sides")
 
     @property
     def rows(self) -> tuple[str, ...]:
@@ -132,6 +134,10 @@ class Experiment:
             raise ValueError(f"two rows are called {twice[0]!r}")
         if not self.datasets or not self.seeds:
             raise ValueError("an experiment needs at least one dataset and one seed")
+        if len(set(self.seeds)) != len(self.seeds) or min(self.seeds) < 0:
+            raise ValueError(f"seeds are different whole numbers from 0 up, got {list(self.seeds)}")
+        if labels and not self.metrics:
+            raise ValueError("an experiment with rows needs at least one metric")
         for where, named in [("reference", (self.reference,)), *(("claim", claim.rows) for claim in self.claims)]:
             for label in named:
                 if label is not None and label not in labels:
