@@ -88,6 +88,13 @@ class XrLinear(Method[XrLinearConfig]):
     predictor_type = XrLinearPredictor
     citation = "Yu et al., PECOS: Prediction for Enormous and Correlated Output Spaces, JMLR 2022"
 
+    @classmethod
+    def unavailable(cls) -> str | None:
+        if sys.platform == "linux" and PYTHONS[0] <= sys.version_info[:2] <= PYTHONS[1]:
+            return None
+        supported = " to ".join(".".join(map(str, version)) for version in PYTHONS)
+        return f"needs {PECOS}, which is there for Linux and Python {supported} only"
+
     def stages(self, data: Dataset, run: Run) -> Mapping[str, Stage]:
         return {"tree": run.stage("tree", lambda work: self._train(data, work), data=data, config=self.config)}
 
@@ -119,9 +126,8 @@ def environment() -> Path:
     python, finished = folder / "bin" / "python", folder / "finished"
     if finished.exists():
         return python
-    if sys.platform != "linux" or not PYTHONS[0] <= sys.version_info[:2] <= PYTHONS[1]:
-        supported = " to ".join(".".join(map(str, version)) for version in PYTHONS)
-        raise XCBenchError(f"xrlinear needs {PECOS}, which is there for Linux and Python {supported} only")
+    if reason := XrLinear.unavailable():
+        raise XCBenchError(f"xrlinear {reason}")
     with locked(folder, f"environment {folder.name}"):
         if not finished.exists():
             _log.info("xrlinear: making an environment for %s in %s (once)", PECOS, folder)

@@ -10,9 +10,10 @@ import scipy.sparse as sp
 from xcbench.methods import xrlinear
 
 from tests.methods.problems import gappy, separable, train
+from xcbench.bench.availability import unavailable
 from xcbench.bench.check import check_method
 from xcbench.bench.config import build
-from xcbench.bench.registry import get_method
+from xcbench.bench.experiments import Row
 from xcbench.bench.stages import derive_seed
 from xcbench.bench.toy import toy_dataset
 from xcbench.errors import InputError, XCBenchError
@@ -28,6 +29,9 @@ def test_a_python_without_pecos_is_told_so(home, monkeypatch):
     monkeypatch.setattr(xrlinear, "PYTHONS", ((3, 7), (3, 9)))
     with pytest.raises(XCBenchError, match=r"libpecos==1.2.8, which is there for Linux and Python 3.7 to 3.9 only"):
         train("xrlinear", separable())
+    assert unavailable(Row("a", "xrlinear")).startswith("needs libpecos")  # the table is complete but for this row
+    with pytest.raises(XCBenchError, match="xrlinear needs libpecos"):
+        xrlinear.environment()
     assert not list(home.glob("environments/libpecos*"))
 
 
@@ -54,6 +58,7 @@ def test_making_the_environment_beforehand_fails_in_one_line(tmp_path, monkeypat
 
 
 def test_a_failed_training_is_one_line(home, monkeypatch):
+    monkeypatch.setattr(xrlinear, "PYTHONS", (sys.version_info[:2],) * 2)
     monkeypatch.setattr(xrlinear, "environment", lambda: sys.executable)  # a Python without PECOS
     with pytest.raises(XCBenchError, match="PECOS could not train: ModuleNotFoundError: No module named 'pecos'"):
         train("xrlinear", separable())
@@ -62,7 +67,7 @@ def test_a_failed_training_is_one_line(home, monkeypatch):
 @pytest.mark.parametrize(("key", "value"), [("nr_splits", 1), ("beam_size", 0), ("Cp", 0), ("threshold", -1)])
 def test_settings_out_of_range_are_refused(key, value):
     with pytest.raises(InputError, match=key):
-        build(get_method("xrlinear").config_type, {key: value})
+        build(xrlinear.XrLinearConfig, {key: value})
 
 
 @pytest.fixture(scope="module")

@@ -140,6 +140,11 @@ class PlugIn(ABC, Generic[Config]):
     def __init__(self, config: Config) -> None:
         self.config = config
 
+    @classmethod
+    def unavailable(cls) -> str | None:
+        """Why it cannot run on this machine although all that it imports is there; None if it can."""
+        return None
+
 
 class Method(PlugIn[Config]):
     """Learns from a dataset. The first line of a method's docstring is its title in listings."""

@@ -65,10 +65,11 @@ def obstacle(entry: Entry) -> str | None:
     if entry.problem:
         return entry.problem
     try:
-        importlib.import_module(entry.module)
+        module = importlib.import_module(entry.module)
     except Exception as error:  # a library that was built for another numpy fails in whatever way it likes
         return f"not available: cannot be imported ({type(error).__name__}: {' '.join(str(error).split())})"
-    return None
+    reason = _pick(module, entry.kind, entry.name).unavailable()
+    return f"not available: {reason}" if reason else None
 
 
 def get_method(name: str) -> type[Method[Any]]:
