@@ -18,6 +18,7 @@ from xcbench.bench import experiments, paper, tables
 from xcbench.bench.experiments import Experiment, Row
 from xcbench.bench.render import render
 from xcbench.bench.scores import Shelf
+from xcbench.bench.spec import OverwriteStrategy
 from xcbench.cli import main
 
 
@@ -136,6 +137,16 @@ def test_rows_that_cannot_run_or_failed_stay_and_say_why(shelf):
     text = render([result])
     for words in ("failed", "not available", "no package exists", "timed out after 3 s"):
         assert words in text
+
+
+def test_a_run_that_fails_when_repeated_leaves_the_old_figure_and_says_so(shelf):
+    table = experiment(row("a", right=0.5), row("b", right=1.0))
+    filled(table, shelf)
+    launcher = InProcess({"a on toy": "out of memory"})
+    failures = tables.run_missing(table, [shelf], (0,), launcher, overwrite=OverwriteStrategy.REDO)
+    rows = tables.fill(table, shelf, (0,), failures).rows
+    assert [r.problem for r in rows] == ["an earlier run, since the new one failed: out of memory", None]
+    assert [r.cells["P@1"].value for r in rows] == [50.0, 100.0]
 
 
 def test_a_run_that_leaves_no_record_is_reported(shelf):

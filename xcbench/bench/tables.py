@@ -155,14 +155,14 @@ def _problem(
     """Why a row is empty or incomplete, and in which state that leaves it."""
     if reason := unavailable(row):
         return reason, "not available"
-    missing = [seed for seed in seeds if seed not in found]
-    if not missing:
-        return None, "done"
-    whys = {seed: failures.get(shelf.run_id(row, seed)) for seed in missing}
-    state = "done" if found else "failed" if any(whys.values()) else "not run"
+    failed = {seed: failures.get(shelf.run_id(row, seed)) for seed in seeds}
+    state = "done" if found else "failed" if any(failed.values()) else "not run"
+    whys = {seed: failure or "not run yet" for seed, failure in failed.items() if seed not in found}
+    # `--run all`: what is shown is no longer what was asked for.
+    whys |= {seed: f"an earlier run, since the new one failed: {failed[seed]}" for seed in found if failed[seed]}
     if len(seeds) == 1:
-        return whys[missing[0]] or "not run yet", state
-    return "; ".join(f"seed {seed}: {why or 'not run yet'}" for seed, why in whys.items()), state
+        return whys.get(seeds[0]), state
+    return "; ".join(f"seed {seed}: {why}" for seed, why in sorted(whys.items())) or None, state
 
 
 def _cells(column: Column, judge: Judge, experiment: Experiment) -> dict[str, Cell]:
