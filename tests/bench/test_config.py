@@ -128,6 +128,8 @@ def test_changes_are_exactly_the_keys_that_differ():
 def test_patches_that_agree_compose():
     one, two = {"rate": 0.5, "flag": True}, {"flag": True, "graph.steps": 3}
     assert compose([("one", one), ("two", two)]) == {"rate": 0.5, "flag": True, "graph.steps": 3}
+    # What is given on the command line is text.
+    assert compose([("one", one), ("--set", {"rate": "0.5"})])["rate"] == "0.5"
 
 
 @pytest.mark.parametrize(

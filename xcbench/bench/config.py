@@ -7,6 +7,7 @@ names the nearest key or the expected type; nothing is ever ignored.
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 import types
 import typing
@@ -47,7 +48,7 @@ def compose(patches: Iterable[tuple[str, Patch]]) -> dict[str, Any]:
     for source, patch in patches:
         for key, value in patch.items():
             for other, (earlier, old) in combined.items():
-                same = other == key and canonical(old) == canonical(value)
+                same = other == key and _spelt(old) == _spelt(value)
                 if not same and (_within(key, other) or _within(other, key)):
                     raise InputError(f"{source} sets {key} to {value!r}, but {earlier} sets {other} to {old!r}")
             combined[key] = (source, value)
@@ -172,6 +173,12 @@ def _unlock(config: Any) -> None:
     for key in config:
         if OmegaConf.is_config(child := config._get_node(key)) and not child._is_none():
             _unlock(child) if OmegaConf.is_dict(child) else OmegaConf.set_readonly(child, None)
+
+
+def _spelt(value: Any) -> str:
+    """A value as `--set` would give it, which knows text only."""
+    plain = canonical(value)
+    return plain if isinstance(plain, str) else json.dumps(plain)
 
 
 def _within(inner: str, outer: str) -> bool:
