@@ -116,8 +116,8 @@ class DecafConfig:
 
 def _paper(dim: int, clusters: int, beam: int, lr: float, dropout: float = 0.2) -> Patch:
     """The authors' settings; Modules II and IV learn at 0.8 times the rate of Module I."""
-    patch: dict[str, Any] = {"dim": dim, "clusters": clusters, "beam": beam, "reduction": "mean", "prior_bias": False}
-    patch["embedding_scale"] = 1.0
+    patch: dict[str, Any] = {"dim": dim, "clusters": clusters, "beam": beam}
+    patch |= {"reduction": "mean", "prior_bias": False, "embedding_scale": 1.0}
     for module, epochs, rate in (("surrogate", 20, lr), ("shortlister", 10, 0.8 * lr), ("extreme", 10, 0.8 * lr)):
         patch |= {
             f"{module}.dropout": 0.5 if module == "surrogate" else dropout,

@@ -58,6 +58,7 @@ from xcbench.train import (
     Points,
     RankAll,
     RankShortlist,
+    Training,
     all_classifiers,
     folded,
     halving_after,
@@ -132,12 +133,10 @@ class EclareConfig:
 
 def _paper(dim: int, clusters: int, beam: int, first_lr: float, lr: float) -> Patch:
     """The settings of the official configs."""
-    own = {"dim": dim, "clusters": clusters, "beam": beam, "freeze": True, "reduction": "mean"}
+    own: dict[str, Any] = {"dim": dim, "clusters": clusters, "beam": beam, "freeze": True, "reduction": "mean"}
     own |= {"classifier.prior_bias": False, "embedding_scale": 1.0}
     for name, rate, epochs in (("surrogate", first_lr, 20), ("shortlister", lr, 10), ("extreme", lr, 10)):
-        halving = {"kind": "halving", "at": halving_after(epochs // 2, epochs).at}
-        training = {"lr": rate, "batch_size": 255, "epochs": epochs, "least_steps": 0, "schedule": halving}
-        training |= {"free_rate": 1.0, "block_rate": 1.0}
+        training = Training(rate, 255, epochs, schedule=halving_after(epochs // 2, epochs))
         own |= {f"{name}.dropout": 0.2, f"{name}.training": training}
     return own
 

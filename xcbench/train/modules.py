@@ -1,4 +1,4 @@
-"""How a method's modules are trained on data of any size: what DECAF, ECLARE and Astec share of it."""
+"""How a method's modules are trained on data of any size: what DECAF and ECLARE share of it."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class ModuleConfig:
         return 0.5 if points < FEW_POINTS else 0.3
 
 
-def short_training(lr: float, least_steps: int, epochs: int = 4) -> Training:
-    """A few epochs, counted in steps where those would be too few updates.
+def short_training(lr: float, least_steps: int) -> Training:
+    """Four epochs, counted in steps where those would be too few updates.
 
     What all points share learns slower than what few of them do: small data is learnt by heart there first.
     """
     schedule = Schedule("linear", warmup=0.1)
-    return Training(lr, 256, epochs, least_steps, schedule=schedule, free_rate=0.3, block_rate=0.1)
+    return Training(lr, 256, 4, least_steps, schedule=schedule, free_rate=0.3, block_rate=0.1)
