@@ -41,6 +41,7 @@ from xcbench.train import (
     Schedule,
     Training,
     all_classifiers,
+    as_array,
     learnable,
     log_odds,
     train,
@@ -189,7 +190,7 @@ class Astec(Method[AstecConfig]):
         if clean.label_frequency.max() <= NO_WALK_ABOVE:
             walk = by_row(random_walk_graph(clean.train.Y, 50, 0.2, None, 10, work.seed))
         centroids = sparse_centroids(clean.train.Y, clean.train.X, graph=walk)
-        clustering = balanced_clusters(centroids, c.clusters or cluster_count(data.label_count), seed=work.seed)
+        clustering = balanced_clusters(centroids, cluster_count(data.label_count, c.clusters), seed=work.seed)
         E = TokenEmbeddings(data.feature_count, c.dim, lazy=True)
         if c.start == "words":
             with torch.no_grad():  # as long as the rows of an E that starts at random
@@ -198,7 +199,7 @@ class Astec(Method[AstecConfig]):
         labels = self._labels(clustering.K, targets.nnz / max(1, math.prod(targets.shape)))
         task = RankAll(AstecEncoder(c.dim, c.dropout, E), labels, c.reduction)
         train(task, Points(points.X, targets), c.surrogate, work, "surrogate")
-        return {"E": E.weight.detach().cpu().numpy()}
+        return {"E": as_array(E.weight)}
 
     def _extreme(self, data: Dataset, surrogate: Stage, neighbours: Stage, work: StageWork) -> dict[str, Any]:
         """Modules III and IV: free vectors from nothing, on nearest labels, positives and random ones."""
@@ -211,8 +212,7 @@ class Astec(Method[AstecConfig]):
         task = RankShortlist(encoder, labels, "batch")
         train(task, Points(f, points.Y, candidates), c.extreme, work, "extreme")
         W, bias = all_classifiers(task, L)
-        R, b = encoder.fine.W().detach(), encoder.fine.bias.detach()
-        return {"R": R.cpu().numpy(), "b": b.cpu().numpy(), "W": W, "bias": bias}
+        return {"R": as_array(encoder.fine.W()), "b": as_array(encoder.fine.bias), "W": W, "bias": bias}
 
     def _labels(self, count: int, share: float) -> FreeLabels:
         labels = FreeLabels(count, self.config.dim)

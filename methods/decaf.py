@@ -28,6 +28,7 @@ from xcbench.data.word_vectors import learn_vectors, read_vectors
 from xcbench.labels.centroids import dense_centroids, sparse_centroids
 from xcbench.labels.clustering import balanced_clusters, cluster_count
 from xcbench.labels.meta_labels import meta_targets, meta_text
+from xcbench.labels.partition import Clustering
 from xcbench.nn import (
     DocumentEncoder,
     Factored,
@@ -44,6 +45,7 @@ from xcbench.shortlist import (
     Shortlister,
     ShortlistPredictor,
     TreeShortlister,
+    beam_width,
 )
 from xcbench.shortlist.packing import pack, unpack
 from xcbench.shortlist.recall import beam_recall
@@ -56,13 +58,14 @@ from xcbench.train import (
     Points,
     RankAll,
     RankShortlist,
-    Training,
     all_classifiers,
+    as_array,
+    document_side,
     encode,
     folded,
-    halving_after,
     learnable,
     log_odds,
+    official_training,
     short_training,
     train,
 )
@@ -121,7 +124,7 @@ def _paper(dim: int, clusters: int, beam: int, lr: float, dropout: float = 0.2) 
     for module, epochs, rate in (("surrogate", 20, lr), ("shortlister", 10, 0.8 * lr), ("extreme", 10, 0.8 * lr)):
         patch |= {
             f"{module}.dropout": 0.5 if module == "surrogate" else dropout,
-            f"{module}.training": Training(rate, 255, epochs, schedule=halving_after(epochs // 2, epochs)),
+            f"{module}.training": official_training(rate, epochs),
         }
     return patch
 
@@ -224,7 +227,7 @@ class Decaf(Method[DecafConfig]):
         if c.embeddings == "pretrained":
             return {"E": _pretrained(c.vectors, data, c.dim, work.seed), "encoder": folded(block)}
         E = TokenEmbeddings(data.feature_count, c.dim, scale=c.embedding_scale)
-        clustering = balanced_clusters(sparse_centroids(clean.train.Y, clean.train.X), self._K(data), seed=work.seed)
+        clustering = self._clusters(sparse_centroids(clean.train.Y, clean.train.X), work.seed)
         targets = meta_targets(points.Y, clustering)
         U = None if data.Z is None else meta_text(data.Z, clustering)
         labels = self._labels(E, U, clustering.K, dropout, "text", _share(targets))
@@ -232,7 +235,7 @@ class Decaf(Method[DecafConfig]):
             labels.bias = None
         task = RankAll(DocumentEncoder(block, E), labels, c.reduction)
         train(task, Points(points.X, targets), c.surrogate.training, work, "surrogate")
-        return {"E": _array(E.weight), "encoder": folded(block)}
+        return {"E": as_array(E.weight), "encoder": folded(block)}
 
     def _shortlister(self, data: Dataset, clean: Dataset, surrogate: Stage, work: StageWork) -> dict[str, Any]:
         """Module II: clusters of labels that are near for E, and classifiers that find them."""
@@ -241,19 +244,19 @@ class Decaf(Method[DecafConfig]):
             return self._replaced_shortlister(points, surrogate, work)
         E = TokenEmbeddings.of(surrogate["E"])
         Ex = E.embed(SparseRows.of(clean.train.X)).numpy()
-        clustering = balanced_clusters(dense_centroids(clean.train.Y, Ex), self._K(data), seed=work.seed)
+        clustering = self._clusters(dense_centroids(clean.train.Y, Ex), work.seed)
         targets = meta_targets(points.Y, clustering)
         U = None if data.Z is None else meta_text(data.Z, clustering)
         dropout = c.shortlister.dropout_for(len(points))
         labels = self._labels(E, U, clustering.K, dropout, c.classifier, _share(targets), frozen=c.freeze)
-        documents, X = self._documents(E, points.X, dropout)
+        documents, X = document_side(GatedBlock(c.dim, dropout), E, points.X, c.freeze)
         task = RankAll(documents, labels, c.reduction)
         train(task, Points(X, targets), c.shortlister.training, work, "shortlister")
         H, bias = all_classifiers(task, clustering.K)
         found = BeamShortlister.of(H, clustering, clustering.K, bias)
         return {
             "found": pack(found), "recall": _recall(found, encode(task, X), points.Y),
-            "E": None if c.freeze else _array(E.weight), "encoder": folded(documents.block),
+            "E": None if c.freeze else as_array(E.weight), "encoder": folded(documents.block),
         }  # fmt: skip
 
     def _replaced_shortlister(self, points: Split, surrogate: Stage, work: StageWork) -> dict[str, Any]:
@@ -270,30 +273,29 @@ class Decaf(Method[DecafConfig]):
         """Modules III and IV: classifiers that start at the text of their labels, trained on shortlists."""
         c, points, L = self.config, learnable(data.train), data.label_count
         E = TokenEmbeddings.of(surrogate["E"] if shortlister["E"] is None else shortlister["E"])
-        x = FixedEncoder(**shortlister["encoder"], E=_array(E.weight))(points.X)
+        x = FixedEncoder(**shortlister["encoder"], E=as_array(E.weight))(points.X)
         candidates, length = self._candidates(self._found(shortlister), x)
         share = points.Y.nnz / (len(points) * max(length, 1))
         dropout = c.extreme.dropout_for(len(points))
         labels = self._labels(E, data.Z, L, dropout, c.classifier, share, c.free_start, c.freeze)
-        documents, X = self._documents(E, points.X, dropout)
+        documents, X = document_side(GatedBlock(c.dim, dropout), E, points.X, c.freeze)
         task = RankShortlist(documents, labels, c.reduction)
         train(task, Points(X, points.Y, candidates), c.extreme.training, work, "extreme")
         W, bias = all_classifiers(task, L)
         return {
-            "W": W, "bias": bias, "E": None if c.freeze else _array(E.weight), "encoder": folded(documents.block)
+            "W": W, "bias": bias, "E": None if c.freeze else as_array(E.weight), "encoder": folded(documents.block)
         }  # fmt: skip
 
-    def _K(self, data: Dataset) -> int:  # noqa: N802
-        K = self.config.clusters or cluster_count(data.label_count)
-        return max(1, min(data.label_count, round(K * self.config.cluster_factor)))
+    def _clusters(self, centroids: sp.csr_array | Floats, seed: int) -> Clustering:
+        K = cluster_count(centroids.shape[0], self.config.clusters, self.config.cluster_factor)
+        return balanced_clusters(centroids, K, seed=seed)
 
     def _found(self, stage: Stage) -> Shortlister:
         """The trained shortlister, with a beam as asked for: B is chosen after Module II."""
         found, c = unpack(stage["found"]), self.config
         if not isinstance(found, BeamShortlister):
             return found
-        K = found.clustering.K
-        return dataclasses.replace(found, beam=min(K, c.beam or -(-c.shortlist_length * K // found.label_count)))
+        return dataclasses.replace(found, beam=beam_width(found.clustering, c.shortlist_length, c.beam))
 
     def _candidates(self, found: Shortlister, x: Floats) -> tuple[Candidates, float]:
         """What each training point is trained against, and how many labels that are on average."""
@@ -303,13 +305,6 @@ class Decaf(Method[DecafConfig]):
             return Candidates(clusters, members, positives), float(found.clustering.sizes[clusters].sum(1).mean())
         labels = found.shortlist(x, min(self.config.shortlist_length, L)).indices
         return Candidates.of_labels(labels, L, positives), float((labels >= 0).sum(1).mean())
-
-    def _documents(self, E: TokenEmbeddings, X: sp.csr_array, dropout: float) -> tuple[DocumentEncoder, Any]:
-        """The document side and what it reads: tokens, or the constant E x once E is fixed."""
-        block = GatedBlock(self.config.dim, dropout)
-        if self.config.freeze:
-            return DocumentEncoder(block), E.embed(SparseRows.of(X))
-        return DocumentEncoder(block, E), X
 
     def _labels(
         self, E: TokenEmbeddings, Z: sp.csr_array | None, count: int, dropout: float, parts: Parts, share: float,
@@ -332,10 +327,6 @@ def _pretrained(path: str | None, data: Dataset, dim: int, seed: int) -> Floats:
     texts = data.train.X if data.Z is None else sp.vstack([data.train.X, data.Z], format="csr")
     # As long as the rows of an E that starts at random: activations keep their size.
     return math.sqrt(2) * learn_vectors(texts, dim, seed)
-
-
-def _array(tensor: Tensor) -> Floats:
-    return tensor.detach().cpu().numpy()
 
 
 def _share(targets: sp.csr_array) -> float:

@@ -48,7 +48,7 @@ from xcbench.nn import (
     TokenEmbeddings,
     weighted_sums,
 )
-from xcbench.shortlist import BeamPredictor, BeamShortlister, Game, GameMode
+from xcbench.shortlist import BeamPredictor, BeamShortlister, Game, GameMode, beam_width
 from xcbench.train import (
     Candidates,
     CascadePredictor,
@@ -58,12 +58,13 @@ from xcbench.train import (
     Points,
     RankAll,
     RankShortlist,
-    Training,
     all_classifiers,
+    as_array,
+    document_side,
     folded,
-    halving_after,
     learnable,
     log_odds,
+    official_training,
     short_training,
     train,
 )
@@ -136,8 +137,7 @@ def _paper(dim: int, clusters: int, beam: int, first_lr: float, lr: float) -> Pa
     own: dict[str, Any] = {"dim": dim, "clusters": clusters, "beam": beam, "freeze": True, "reduction": "mean"}
     own |= {"classifier.prior_bias": False, "embedding_scale": 1.0}
     for name, rate, epochs in (("surrogate", first_lr, 20), ("shortlister", lr, 10), ("extreme", lr, 10)):
-        training = Training(rate, 255, epochs, schedule=halving_after(epochs // 2, epochs))
-        own |= {f"{name}.dropout": 0.2, f"{name}.training": training}
+        own |= {f"{name}.dropout": 0.2, f"{name}.training": official_training(rate, epochs)}
     return own
 
 
@@ -266,7 +266,7 @@ class Eclare(Method[EclareConfig]):
         labels = self._meta_labels(E, data.Z, clustering, counts, dropout, points.true_share(), surrogate=True)
         task = RankAll(DocumentEncoder(ResidualBlock(c.dim, dropout), E), labels, c.reduction)
         train(task, points, c.surrogate.training, work, "surrogate")
-        return {"E": _array(E)}
+        return {"E": as_array(E.weight)}
 
     def _shortlister(self, data: Dataset, clean: Dataset, surrogate: Stage, work: StageWork) -> dict[str, Any]:
         """Module II: clusters of labels that are near for E, and classifiers that find them."""
@@ -277,14 +277,14 @@ class Eclare(Method[EclareConfig]):
         Ex = unit_rows(E.embed(SparseRows.of(clean.train.X)).numpy())
         clustering = self._clusters(dense_centroids(clean.train.Y, Ex, along), clean, work.seed)
         dropout = c.shortlister.dropout_for(len(split))
-        documents, X = self._documents(E, split.X, dropout)
+        documents, X = document_side(ResidualBlock(c.dim, dropout), E, split.X, c.freeze)
         points = Points(X, meta_targets(split.Y, clustering))
         labels = self._meta_labels(E, data.Z, clustering, counts, dropout, points.true_share())
         task = RankAll(documents, labels, c.reduction)
         train(task, points, c.shortlister.training, work, "shortlister")
         H, bias = all_classifiers(task, clustering.K)
         return {
-            "H": H, "bias": bias, "encoder": folded(documents.block), "E": None if c.freeze else _array(E),
+            "H": H, "bias": bias, "encoder": folded(documents.block), "E": None if c.freeze else as_array(E.weight),
             "graph": counts, "cluster_of": clustering.cluster_of, "LMI": information_lost(clean.train.Y, clustering),
         }  # fmt: skip
 
@@ -293,28 +293,20 @@ class Eclare(Method[EclareConfig]):
         c, split, G = self.config, learnable(data.train), self.config.graph.normalise(shortlister["graph"])
         E = TokenEmbeddings.of(surrogate["E"] if c.freeze else shortlister["E"])
         dropout = c.extreme.dropout_for(len(split))
-        documents, X = self._documents(E, split.X, dropout)
+        documents, X = document_side(ResidualBlock(c.dim, dropout), E, split.X, c.freeze)
         points = Points(X, split.Y, self._candidates(E, split, shortlister, G))
         labels = self._labels(E, data.Z, G, dropout, points.true_share())
         task = RankShortlist(documents, labels, c.reduction)
         train(task, points, c.extreme.training, work, "extreme")
         W, bias = all_classifiers(task, data.label_count)
         return {
-            "W": W, "bias": bias, "encoder": folded(documents.block), "E": None if c.freeze else _array(E),
+            "W": W, "bias": bias, "encoder": folded(documents.block), "E": None if c.freeze else as_array(E.weight),
             "strengths": labels.strengths(),
         }  # fmt: skip
 
-    def _documents(self, E: TokenEmbeddings, X: sp.csr_array, dropout: float) -> tuple[DocumentEncoder, Any]:
-        """The document side and what it reads: tokens, or the constant E x once E is frozen."""
-        block = ResidualBlock(self.config.dim, dropout)
-        if self.config.freeze:
-            return DocumentEncoder(block), E.embed(SparseRows.of(X))
-        return DocumentEncoder(block, E), X
-
     def _clusters(self, centroids: sp.csr_array | Floats, data: Dataset, seed: int) -> Clustering:
         """Balanced 2-means; head labels by themselves."""
-        K = self.config.clusters or cluster_count(data.label_count)
-        K = max(1, min(data.label_count, round(K * self.config.cluster_factor)))
+        K = cluster_count(data.label_count, self.config.clusters, self.config.cluster_factor)
         if self.config.clusters_by == "chance":
             return random_clusters(data.label_count, K, seed)
         return balanced_clusters(centroids, K, data.label_frequency > self.config.graph.head_threshold, seed)
@@ -361,7 +353,7 @@ class Eclare(Method[EclareConfig]):
         """Module II's clusters behind GAME."""
         c, H = self.config, shortlister["H"]
         clustering = Clustering.of(shortlister["cluster_of"], len(H))
-        beam = min(len(H), c.beam or -(-c.shortlist_length * len(H) // len(clustering.cluster_of)))
+        beam = beam_width(clustering, c.shortlist_length, c.beam)
         G = self.config.graph.normalise(cluster_graph(shortlister["graph"], clustering, c.graph.top))
         return BeamShortlister.of(H, clustering, beam, shortlister["bias"], Game(G, beam, c.game))
 
@@ -370,11 +362,7 @@ class Eclare(Method[EclareConfig]):
         if self.config.negatives == "pagerank":
             near = personalised_pagerank(G, split.Y, top=min(self.config.shortlist_length, G.shape[0]))
             return Candidates.of_labels(TopK.from_csr(near).indices, G.shape[0])
-        found, encode = self._beam(shortlister), FixedEncoder(**shortlister["encoder"], E=_array(E))
+        found, encode = self._beam(shortlister), FixedEncoder(**shortlister["encoder"], E=as_array(E.weight))
         members = found.clustering.to_csr().T.tocsr()
         members = (members @ G).tocsr() if self.config.expand else members
         return Candidates(found.clusters(encode(split.X)).indices, SparseRows.of(members))
-
-
-def _array(E: TokenEmbeddings) -> Floats:
-    return E.weight.detach().cpu().numpy()

@@ -164,6 +164,11 @@ def test_the_default_count_is_the_papers(L, K):
     assert cluster_count(L) == K
 
 
+def test_a_count_may_be_given_and_multiplied_within_the_number_of_labels():
+    assert [cluster_count(100, 20, factor) for factor in (1, 0.25, 0.01, 4, 9)] == [20, 5, 1, 80, 100]
+    assert cluster_count(12_000, factor=0.25) == 2**10
+
+
 @pytest.mark.parametrize(("L", "K"), [(1, 1), (7, 3), (100, 100), (5, 9)])
 def test_random_clusters_are_balanced_and_seeded(L, K):
     clustering = random_clusters(L, K, seed=1)

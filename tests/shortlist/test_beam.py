@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.shortlist.reference import assert_same, best, dense, dense_game, random_graph, sigma
 from xcbench.errors import InputError
 from xcbench.labels import Clustering
-from xcbench.shortlist import BeamPredictor, BeamShortlister, Game, load_shortlister
+from xcbench.shortlist import BeamPredictor, BeamShortlister, Game, beam_width, load_shortlister
 
 
 def world(seed, n, K, L, D=4, clusters=None):
@@ -168,3 +168,11 @@ def test_wrong_input():
         BeamPredictor.of(shortlister, W[:16])
     with pytest.raises(InputError, match="the same points, got 3 and 4"):
         BeamPredictor.of(shortlister, W).predict(Xc[:3], Xl, 2)
+
+
+@pytest.mark.parametrize(
+    ("labels", "beam", "width"), [(1, None, 1), (10, None, 4), (99, None, 4), (99, 2, 2), (1, 9, 4)]
+)
+def test_a_beam_is_as_wide_as_asked_or_as_holds_so_many_labels(labels, beam, width):
+    clustering = Clustering.of(np.arange(12) % 4, 4)  # three labels each
+    assert beam_width(clustering, labels, beam) == width

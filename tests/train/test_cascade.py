@@ -14,7 +14,7 @@ from xcbench.shortlist.beam import BeamShortlister
 from xcbench.shortlist.exact import ExactShortlister
 from xcbench.shortlist.prediction import BeamPredictor
 from xcbench.shortlist.rescore import ShortlistPredictor
-from xcbench.train import CascadePredictor, FixedEncoder, folded
+from xcbench.train import CascadePredictor, FixedEncoder, document_side, folded
 from xcbench.train import cascade as module
 
 V, D, L = 12, 5, 9
@@ -80,3 +80,13 @@ def test_predictions_are_those_of_the_stages_and_survive_the_disk(kind, shared, 
 def test_a_damaged_folder_is_said_in_one_line(tmp_path):
     with pytest.raises(DataError, match="two saved encoders"):
         CascadePredictor.load(tmp_path)
+
+
+def test_documents_read_tokens_until_the_embeddings_are_frozen():
+    E, X = TokenEmbeddings(V, D), points(4)
+    block = trained(GatedBlock(D, 0.0))
+    learning, tokens = document_side(block, E, X)
+    frozen, vectors = document_side(block, E, X, frozen=True)
+    assert [n for n, _ in learning.named_parameters() if n.startswith("E.")] == ["E.weight"]
+    assert not [n for n, _ in frozen.named_parameters() if n.startswith("E.")]
+    torch.testing.assert_close(frozen.eval()(vectors), learning.eval()(SparseRows.of(tokens)))

@@ -16,9 +16,13 @@ from xcbench.labels.workers import each
 ENOUGH_TASKS = 64  # nodes side by side; from then on each is finished by one thread, in its cache
 
 
-def cluster_count(L: int) -> int:
-    """The power of two nearest to three labels a cluster, at most 2^17: what DECAF and ECLARE use for their data."""
-    return int(2 ** min(17, max(0, round(math.log2(L / 3)))))
+def cluster_count(L: int, K: int | None = None, factor: float = 1.0) -> int:
+    """K times a factor, but 1 to L. None: the power of two nearest to three labels a cluster, at most 2^17.
+
+    That is what DECAF and ECLARE use for their data.
+    """
+    K = int(2 ** min(17, max(0, round(math.log2(L / 3))))) if K is None else K
+    return max(1, min(L, round(K * factor)))
 
 
 def balanced_clusters(

@@ -4,7 +4,7 @@ Exact search, beams over clusters (with GAME), nearest neighbours, label trees; 
 length. Blocks of points run side by side on threads of this process. May import `data` and `labels`.
 """
 
-from xcbench.shortlist.beam import BeamShortlister
+from xcbench.shortlist.beam import BeamShortlister, beam_width
 from xcbench.shortlist.blend import blend, by_best
 from xcbench.shortlist.blocks import MemoryNeed, prediction_memory, search_memory
 from xcbench.shortlist.contract import Shortlister, Vectors
@@ -29,6 +29,7 @@ __all__ = [
     "Shortlister",
     "TreeShortlister",
     "Vectors",
+    "beam_width",
     "blend",
     "by_best",
     "exact_topk",

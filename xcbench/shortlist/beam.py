@@ -106,6 +106,11 @@ class BeamShortlister:
         return cls(arrays["H"], arrays["bias"], clustering, settings["beam"], game_from(settings["game"], arrays))
 
 
+def beam_width(clustering: Clustering, labels: int, beam: int | None = None) -> int:
+    """A beam as asked for, else one that holds so many labels; at most all clusters."""
+    return min(clustering.K, beam or -(-labels * clustering.K // len(clustering.cluster_of)))
+
+
 def sigmoid(logits: Floats) -> Floats:
     """Probabilities of logits; padding (-inf) becomes 0."""
     with np.errstate(over="ignore"):

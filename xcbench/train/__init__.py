@@ -4,11 +4,11 @@ May import data, nn and shortlist. The loop knows no method: it trains any modul
 """
 
 from xcbench.train.batches import Batch, Candidates, Points, learnable
-from xcbench.train.cascade import CascadePredictor, FixedEncoder, folded
+from xcbench.train.cascade import CascadePredictor, FixedEncoder, as_array, folded
 from xcbench.train.devices import resolve_device
 from xcbench.train.loop import Trainable, Training, TrainReport, Work, train
 from xcbench.train.memory import MemoryEstimate, estimate_memory
-from xcbench.train.modules import ModuleConfig, short_training
+from xcbench.train.modules import ModuleConfig, official_training, short_training
 from xcbench.train.schedules import Schedule, halving_after
 from xcbench.train.tasks import (
     FreeLabels,
@@ -18,6 +18,7 @@ from xcbench.train.tasks import (
     RankShortlist,
     Task,
     all_classifiers,
+    document_side,
     encode,
     log_odds,
 )
@@ -42,12 +43,15 @@ __all__ = [
     "Training",
     "Work",
     "all_classifiers",
+    "as_array",
+    "document_side",
     "encode",
     "estimate_memory",
     "folded",
     "halving_after",
     "learnable",
     "log_odds",
+    "official_training",
     "resolve_device",
     "short_training",
     "train",

@@ -58,7 +58,12 @@ class FixedEncoder:
 def folded(block: GatedBlock | ResidualBlock) -> dict[str, Floats]:
     """W, b and skip of a trained block: all of a `FixedEncoder` but E, which stages may share."""
     block.eval()
-    return {name: t.detach().cpu().numpy() for name, t in zip(_PARTS[:3], block.folded(), strict=True)}
+    return {name: as_array(t) for name, t in zip(_PARTS[:3], block.folded(), strict=True)}
+
+
+def as_array(parameter: Tensor) -> Floats:
+    """What a trained parameter holds."""
+    return parameter.detach().cpu().numpy()
 
 
 @torch.no_grad()

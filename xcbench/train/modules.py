@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from xcbench.train.loop import Training
-from xcbench.train.schedules import Schedule
+from xcbench.train.schedules import Schedule, halving_after
 
 FEW_POINTS = 20_000
 
@@ -31,3 +31,8 @@ def short_training(lr: float, least_steps: int) -> Training:
     """
     schedule = Schedule("linear", warmup=0.1)
     return Training(lr, 256, 4, least_steps, schedule=schedule, free_rate=0.3, block_rate=0.1)
+
+
+def official_training(lr: float, epochs: int) -> Training:
+    """As the authors of DECAF and ECLARE train every module: the rate is halved at half time."""
+    return Training(lr, 255, epochs, schedule=halving_after(epochs // 2, epochs))

@@ -16,9 +16,12 @@ import torch
 from torch import Tensor, nn
 
 from xcbench.nn import (
+    DocumentEncoder,
     Factored,
+    GatedBlock,
     LabelBank,
     Reduction,
+    ResidualBlock,
     SparseRows,
     TokenEmbeddings,
     bce_over_all,
@@ -138,6 +141,15 @@ class FreeLabels(nn.Module):
         return self.weight(labels), None if self.bias is None else self.bias(labels)
 
 
+def document_side(
+    block: GatedBlock | ResidualBlock, E: TokenEmbeddings, X: sp.csr_array, frozen: bool = False
+) -> tuple[DocumentEncoder, sp.csr_array | Tensor]:
+    """The documents of a task and what they read: tokens, or the constant E x once E is frozen."""
+    if frozen:
+        return DocumentEncoder(block), E.embed(SparseRows.of(X))
+    return DocumentEncoder(block, E), X
+
+
 def log_odds(share: float) -> float:
     """Where biases start if a share of all pairs is true: one-vs-all then learns what differs from that."""
     share = min(max(share, 1e-6), 0.5)
@@ -158,13 +170,13 @@ def all_classifiers(task: Task, count: int, block: int = 1 << 16) -> tuple[Float
 
 
 @torch.no_grad()
-def encode(task: Task, X: sp.csr_array | Floats, block: int = 1 << 14) -> Floats:
+def encode(task: Task, X: sp.csr_array | Floats | Tensor, block: int = 1 << 14) -> Floats:
     """The document side of a trained task on many points."""
     task.eval()
     return np.concatenate([task.documents(part).cpu().numpy() for part in _parts(task, X, block)])
 
 
-def _parts(task: Task, X: sp.csr_array | Floats, block: int) -> Iterator[SparseRows | Tensor]:
+def _parts(task: Task, X: sp.csr_array | Floats | Tensor, block: int) -> Iterator[SparseRows | Tensor]:
     device = next(task.parameters()).device
     for first in range(0, max(X.shape[0], 1), block):
         if isinstance(X, sp.csr_array):
