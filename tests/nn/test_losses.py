@@ -73,6 +73,22 @@ def test_losses_and_gradients_equal_dense_bce(shape, dtype, factored, reduction,
         torch.testing.assert_close(a.double(), b, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.parametrize("learns", [[0], [1], [2], [3], [4], [0, 3], [1, 4]])
+def test_what_is_constant_gets_no_gradient_and_changes_no_other(learns):
+    tensors, listed = problem(20, 33, 25, 0.3)  # fewer points than dimensions: the table is used in its two parts
+
+    def gradients(which):
+        leaves = [t.clone().requires_grad_(i in which) for i, t in enumerate(tensors)]
+        x, H, bias, P, W = leaves
+        bce_over_all(x, Factored(P, W, H * 1), SparseRows.of(listed), bias).backward()
+        return [t.grad for t in leaves]
+
+    everything = gradients(range(5))
+    for i, grad in enumerate(gradients(learns)):
+        assert (grad is None) == (i not in learns)
+        assert grad is None or torch.equal(grad, everything[i])
+
+
 def test_labels_that_nobody_lists_get_no_gradient(monkeypatch):
     monkeypatch.setattr(losses, "DENSE_ABOVE", 2)
     entries = SparseRows.of(sp.csr_array(([1.0, 0.0], [2, 2], [0, 1, 2]), shape=(2, 4), dtype=np.float32))

@@ -71,22 +71,29 @@ def bce_of_listed(
     begin: int, end: int, s: Floats, first: int, starts: Longs, columns: Ints, values: Floats, scale: np.float32,
     losses: Doubles,
 ) -> None:  # fmt: skip
-    """As `bce_of_all`, but only listed pairs count: all other scores are replaced by 0."""
+    """As `bce_of_all`, but only listed pairs count: all other scores are replaced by 0.
+
+    Scores are gathered and gradients put back in loops of their own, so that the one between them is vectorised.
+    """
     longest = np.max(starts[1:] - starts[:-1])
+    place, score, y = np.empty(longest, np.uint32), np.empty(longest, np.float32), np.empty(longest, np.float32)
     for i in range(begin, end):
-        row, loss = s[i], np.float64(0)
-        gradient = np.empty(longest, np.float32)
+        row, count = s[i], np.uint64(0)
         for e in range(starts[i], starts[i + 1]):
-            if first <= columns[e] < first + s.shape[1]:
-                score = row[columns[e] - first]
-                sigmoid, softplus = sigmoid_and_softplus(score)
-                loss += np.float64(softplus - values[e] * score)
-                gradient[e - starts[i]] = (sigmoid - values[e]) * scale
+            column = np.int64(columns[e]) - first
+            inside = 0 <= column < s.shape[1]
+            place[count] = np.uint32(column if inside else 0)
+            score[count], y[count] = row[place[count]], values[e]
+            count += np.uint64(inside)  # kept or written over: a branch here would be mispredicted half of the time
+        total = np.float32(0)
+        for e in range(count):
+            sigmoid, softplus = sigmoid_and_softplus(score[e])
+            total += softplus - y[e] * score[e]
+            score[e] = (sigmoid - y[e]) * scale
         row[:] = np.float32(0)
-        for e in range(starts[i], starts[i + 1]):
-            if first <= columns[e] < first + s.shape[1]:
-                row[columns[e] - first] = gradient[e - starts[i]]
-        losses[i] += loss
+        for e in range(count):
+            row[place[e]] = score[e]
+        losses[i] += np.float64(total)
 
 
 @kernel

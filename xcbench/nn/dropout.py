@@ -153,6 +153,13 @@ def _relu_dropout_rows(first: int, last: int, x: Floats, noise: Noise, out: Floa
             out[i, j] = max(value, np.float32(0)) * noise.scale if numbers[j] >= noise.threshold else np.float32(0)
 
 
+@kernel
+def _pass_kept_rows(first: int, last: int, grad: Floats, out: Floats, scale: np.float32, dx: Floats) -> None:
+    for i in range(first, last):
+        for j in range(out.shape[1]):
+            dx[i, j] = grad[i, j] * scale if out[i, j] > 0 else np.float32(0)
+
+
 class _ReluDropout(torch.autograd.Function):
     """An entry is positive after the forward pass exactly where the gradient passes: the output is the mask."""
 
@@ -162,10 +169,12 @@ class _ReluDropout(torch.autograd.Function):
         out = torch.empty_like(x)
         share_rows(_relu_dropout_rows, len(x), x.numel(), x, noise, out)
         ctx.save_for_backward(out)
-        ctx.scale = float(noise.scale)
+        ctx.scale = noise.scale
         return out
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
         (out,) = ctx.saved_tensors
-        return (out > 0) * grads[0] * ctx.scale, None
+        dx = torch.empty_like(out)
+        share_rows(_pass_kept_rows, len(out), out.numel(), grads[0].contiguous(), out, ctx.scale, dx)
+        return dx, None

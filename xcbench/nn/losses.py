@@ -96,8 +96,9 @@ class _BceInPieces(torch.autograd.Function):
         ctx.types = [None if t is None else t.dtype for t in (bias, *pairs)]
         pairs = tuple(_as_computed(p) for p in pairs)
         xs, Ts = pairs[::2], pairs[1::2]
-        dxs = [torch.zeros_like(x) for x in xs if want]
-        dTs = [torch.empty_like(T) for T in Ts if want]
+        wanted = ctx.needs_input_grad[4:]
+        dxs = [torch.zeros_like(x) if need else None for x, need in zip(xs, wanted[::2], strict=True)]
+        dTs = [torch.empty_like(T) if need else None for T, need in zip(Ts, wanted[1::2], strict=True)]
         dbias = torch.empty_like(bias) if want and bias is not None else None
         losses = torch.zeros(len(xs[0]), dtype=torch.float64, device=xs[0].device)
         width = _labels_at_once(xs[0])
@@ -111,9 +112,11 @@ class _BceInPieces(torch.autograd.Function):
             if bias is not None:
                 s += bias[here]
             _to_gradient(s, first, entries, scale, listed_only, losses)
-            for x, T, dx, dT in zip(xs, Ts, dxs, dTs, strict=False):
-                dx.addmm_(s, T[here])
-                torch.mm(s.T, x, out=dT[here])
+            for x, T, dx, dT in zip(xs, Ts, dxs, dTs, strict=True):
+                if dx is not None:
+                    dx.addmm_(s, T[here])
+                if dT is not None:
+                    torch.mm(s.T, x, out=dT[here])
             if dbias is not None:
                 torch.sum(s, 0, out=dbias[here])
         ctx.grads = [dbias, *(d for pair in zip(dxs, dTs, strict=True) for d in pair)]

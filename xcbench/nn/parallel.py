@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from typing import Any, TypeAlias, TypeVar
@@ -43,13 +43,13 @@ def kernel(loop: Loop) -> Loop:
 def share_rows(kernel: Callable[..., None], rows: int, work: int, *args: Any) -> None:
     """kernel(first, last, *args) over all rows, by as many threads as torch has; `work` is the cost of them all."""
     threads = torch.get_num_threads() if work > SMALL else 1
-    share_ranges(kernel, np.arange(threads + 1) * rows // threads, *args)
+    share_ranges(kernel, [k * rows // threads for k in range(threads + 1)], *args)
 
 
-def share_ranges(kernel: Callable[..., None], bounds: Longs, *args: Any) -> None:
+def share_ranges(kernel: Callable[..., None], bounds: Sequence[int], *args: Any) -> None:
     """The same with the ranges given: bounds[0] to bounds[1], and so on. Tensors are passed as arrays."""
     arrays = [a.numpy() if isinstance(a, Tensor) else a for a in args]
-    own, *others = itertools.pairwise(bounds.tolist())
+    own, *others = itertools.pairwise(bounds)
     busy = [_pool(os.getpid(), len(others)).submit(kernel, *range_, *arrays) for range_ in others]
     kernel(*own, *arrays)
     for other in busy:

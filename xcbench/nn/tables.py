@@ -154,7 +154,7 @@ def _scatter(weights: SparseRows, grad: Tensor, into: Tensor, touched: Tensor) -
     threads = torch.get_num_threads() if len(to.rows) * grad.shape[1] > SMALL else 1
     bounds = np.searchsorted(to.starts, np.arange(threads + 1) * len(to.rows) // threads)
     entries = to.columns, to.starts, to.rows, to.entries, weights.values
-    share_ranges(_add_to_columns, bounds, *entries, grad.contiguous(), into, touched)
+    share_ranges(_add_to_columns, bounds.tolist(), *entries, grad.contiguous(), into, touched)
 
 
 @kernel

@@ -143,9 +143,12 @@ def _cut_shortlists(
 
 @njit(inline="always")
 def _join(some: Ints, i: int, listed_by: Ints, labels: Ints, end: int) -> int:
-    """Append to a point's list those labels that are not on it yet."""
+    """Append to a point's list those labels that are not on it yet.
+
+    Every label is written and only new ones are kept: whether one is new is a toss-up that no branch could predict.
+    """
     for label in some:
-        if listed_by[label] != i:
-            listed_by[label], labels[end] = i, label
-            end += 1
+        labels[end] = label
+        end += np.int64(listed_by[label] != i)
+        listed_by[label] = i
     return end

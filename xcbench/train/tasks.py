@@ -122,9 +122,12 @@ class NeighbourText(nn.Module):
         if order == 0:
             return self.E(self.Z.take(labels))  # type: ignore[no-any-return]
         edges = self.G.take(labels)
-        near, places = np.unique(edges.columns, return_inverse=True)
-        among = SparseRows(edges.starts, places.astype(np.int32), edges.values, len(near))
-        return weighted_sums(among, self._of_some(near.astype(np.int64), order - 1))
+        place = np.zeros(edges.width, np.int32)
+        place[edges.columns] = 1
+        near = np.flatnonzero(place)
+        place[near] = np.arange(len(near))
+        among = SparseRows(edges.starts, place[edges.columns], edges.values, len(near))
+        return weighted_sums(among, self._of_some(near, order - 1))
 
 
 class FreeLabels(nn.Module):
