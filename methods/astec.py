@@ -42,6 +42,7 @@ from xcbench.train import (
     Training,
     all_classifiers,
     as_array,
+    cascade_memory,
     learnable,
     log_odds,
     train,
@@ -52,6 +53,9 @@ Floats = npt.NDArray[np.float32]
 
 NO_WALK_ABOVE = 5000
 """Labels with more points than this make walks meaningless; then the clusters come from the centroids alone."""
+
+POINTS_AT_ONCE = 4096
+"""How many training points' shortlists are made at a time: each passes through several lists of candidates."""
 
 
 def _steps(epochs: int, least_steps: int, lr: float) -> Training:
@@ -98,6 +102,14 @@ class Neighbours:
     centroids: HNSWShortlister
     points: HNSWShortlister
     centroid_weight: float
+
+    def labels(self, f: Floats, k: int) -> npt.NDArray[np.int32]:
+        """The labels alone of many points, a part of them at a time."""
+        found = np.empty((len(f), min(k, self.centroids.label_count)), np.int32)
+        for first in range(0, len(f), POINTS_AT_ONCE):
+            part = slice(first, first + POINTS_AT_ONCE)
+            found[part] = self.shortlist(f[part], k).indices
+        return found
 
     def shortlist(self, f: Floats, k: int) -> TopK:
         k = min(k, self.centroids.label_count)
@@ -183,6 +195,13 @@ class Astec(Method[AstecConfig]):
         )  # fmt: skip
         return {"surrogate": surrogate, "neighbours": neighbours, "extreme": extreme}
 
+    def estimate_memory(self, data: Dataset) -> int:
+        c, K = self.config, cluster_count(data.label_count, self.config.clusters)
+        length = min(c.shortlist_length, data.label_count)
+        modules = cascade_memory(data, c.dim, K, length + c.random_negatives, length, c.extreme.batch_size, frozen=True)
+        indices = 2 * (len(data.train) + data.label_count) * 4 * (c.dim + 100)  # vectors and links, also as a stage
+        return modules + indices + 60 * min(POINTS_AT_ONCE, len(data.train)) * length
+
     def _surrogate(self, data: Dataset, clean: Dataset, work: StageWork) -> dict[str, Any]:
         """Module I: E, learnt by finding clusters of labels that share points or neighbours."""
         c, points = self.config, learnable(data.train)
@@ -205,7 +224,7 @@ class Astec(Method[AstecConfig]):
         """Modules III and IV: free vectors from nothing, on nearest labels, positives and random ones."""
         c, points, L = self.config, learnable(data.train), data.label_count
         f = coarse(points.X, surrogate["E"])
-        listed = _neighbours(neighbours, c.centroid_weight).shortlist(f, c.shortlist_length).indices
+        listed = _neighbours(neighbours, c.centroid_weight).labels(f, c.shortlist_length)
         candidates = Candidates.of_labels(listed, L, with_positives=True, random=c.random_negatives)
         encoder = AstecEncoder(c.dim, c.dropout)
         labels = self._labels(L, points.Y.nnz / (len(points) * min(L, c.shortlist_length + c.random_negatives)))

@@ -60,6 +60,7 @@ from xcbench.train import (
     RankShortlist,
     all_classifiers,
     as_array,
+    cascade_memory,
     document_side,
     encode,
     folded,
@@ -219,6 +220,12 @@ class Decaf(Method[DecafConfig]):
         )  # fmt: skip
         return {"surrogate": surrogate, "shortlister": shortlister, "extreme": extreme}
 
+    def estimate_memory(self, data: Dataset) -> int:
+        c, L = self.config, data.label_count
+        K = cluster_count(L, c.clusters, c.cluster_factor)
+        beam = beam_width(K, L, c.shortlist_length, c.beam)
+        return cascade_memory(data, c.dim, K, beam * L // K, beam, c.extreme.training.batch_size, c.freeze)
+
     def _surrogate(self, data: Dataset, clean: Dataset, work: StageWork) -> dict[str, Any]:
         """Module I: E, learnt on the task of finding clusters of labels by their text."""
         c, points = self.config, learnable(data.train)
@@ -295,7 +302,8 @@ class Decaf(Method[DecafConfig]):
         found, c = unpack(stage["found"]), self.config
         if not isinstance(found, BeamShortlister):
             return found
-        return dataclasses.replace(found, beam=beam_width(found.clustering, c.shortlist_length, c.beam))
+        beam = beam_width(found.clustering.K, found.label_count, c.shortlist_length, c.beam)
+        return dataclasses.replace(found, beam=beam)
 
     def _candidates(self, found: Shortlister, x: Floats) -> tuple[Candidates, float]:
         """What each training point is trained against, and how many labels that are on average."""

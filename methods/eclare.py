@@ -60,6 +60,7 @@ from xcbench.train import (
     RankShortlist,
     all_classifiers,
     as_array,
+    cascade_memory,
     document_side,
     folded,
     learnable,
@@ -255,6 +256,13 @@ class Eclare(Method[EclareConfig]):
         )  # fmt: skip
         return {"graph": graph, "surrogate": surrogate, "shortlister": shortlister, "extreme": extreme}
 
+    def estimate_memory(self, data: Dataset) -> int:
+        c, L = self.config, data.label_count
+        K = cluster_count(L, c.clusters, c.cluster_factor)
+        beam = beam_width(K, L, c.shortlist_length, c.beam) * (1 if c.game == "off" else 2)
+        candidates = beam * L // K * (c.graph.top if c.expand else 1)
+        return cascade_memory(data, c.dim, K, candidates, beam, c.extreme.training.batch_size, c.freeze)
+
     def _surrogate(self, data: Dataset, clean: Dataset, graph: Stage, work: StageWork) -> dict[str, Any]:
         """Module I: E, learnt on the task of finding clusters of labels by their text and their neighbours' text."""
         c, split, counts = self.config, learnable(data.train), graph["graph"]
@@ -353,7 +361,7 @@ class Eclare(Method[EclareConfig]):
         """Module II's clusters behind GAME."""
         c, H = self.config, shortlister["H"]
         clustering = Clustering.of(shortlister["cluster_of"], len(H))
-        beam = beam_width(clustering, c.shortlist_length, c.beam)
+        beam = beam_width(len(H), len(clustering.cluster_of), c.shortlist_length, c.beam)
         G = self.config.graph.normalise(cluster_graph(shortlister["graph"], clustering, c.graph.top))
         return BeamShortlister.of(H, clustering, beam, shortlister["bias"], Game(G, beam, c.game))
 

@@ -171,8 +171,7 @@ def test_wrong_input():
 
 
 @pytest.mark.parametrize(
-    ("labels", "beam", "width"), [(1, None, 1), (10, None, 4), (99, None, 4), (99, 2, 2), (1, 9, 4)]
+    ("wanted", "beam", "width"), [(1, None, 1), (10, None, 4), (99, None, 4), (99, 2, 2), (1, 9, 4)]
 )
-def test_a_beam_is_as_wide_as_asked_or_as_holds_so_many_labels(labels, beam, width):
-    clustering = Clustering.of(np.arange(12) % 4, 4)  # three labels each
-    assert beam_width(clustering, labels, beam) == width
+def test_a_beam_is_as_wide_as_asked_or_as_holds_so_many_labels(wanted, beam, width):
+    assert beam_width(4, 12, wanted, beam) == width  # three labels a cluster

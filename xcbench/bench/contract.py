@@ -165,7 +165,7 @@ class Method(PlugIn[Config]):
         return {}
 
     def estimate_memory(self, data: Dataset) -> int | None:
-        """Bytes that training will need at its peak, or None when nobody has worked it out."""
+        """Bytes that training will add to this process at its peak, or None when nobody has worked it out."""
         return None
 
 

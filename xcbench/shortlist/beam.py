@@ -106,9 +106,9 @@ class BeamShortlister:
         return cls(arrays["H"], arrays["bias"], clustering, settings["beam"], game_from(settings["game"], arrays))
 
 
-def beam_width(clustering: Clustering, labels: int, beam: int | None = None) -> int:
-    """A beam as asked for, else one that holds so many labels; at most all clusters."""
-    return min(clustering.K, beam or -(-labels * clustering.K // len(clustering.cluster_of)))
+def beam_width(K: int, L: int, wanted: int, beam: int | None = None) -> int:
+    """A beam as asked for, else one that holds so many of the L labels as are wanted; at most all K clusters."""
+    return min(K, beam or -(-wanted * K // L))
 
 
 def sigmoid(logits: Floats) -> Floats:

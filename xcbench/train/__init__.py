@@ -7,7 +7,7 @@ from xcbench.train.batches import Batch, Candidates, Points, learnable
 from xcbench.train.cascade import CascadePredictor, FixedEncoder, as_array, folded
 from xcbench.train.devices import resolve_device
 from xcbench.train.loop import Trainable, Training, TrainReport, Work, train
-from xcbench.train.memory import MemoryEstimate, estimate_memory
+from xcbench.train.memory import MemoryEstimate, cascade_memory, estimate_memory
 from xcbench.train.modules import ModuleConfig, official_training, short_training
 from xcbench.train.schedules import Schedule, halving_after
 from xcbench.train.tasks import (
@@ -44,6 +44,7 @@ __all__ = [
     "Work",
     "all_classifiers",
     "as_array",
+    "cascade_memory",
     "document_side",
     "encode",
     "estimate_memory",

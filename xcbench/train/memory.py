@@ -13,6 +13,7 @@ import psutil
 import torch
 from torch import nn
 
+from xcbench.data import Dataset
 from xcbench.errors import XCBenchError
 from xcbench.nn import LabelBank, SparseRows
 from xcbench.train.batches import Points
@@ -60,6 +61,26 @@ def estimate_memory(module: nn.Module, points: Points, batch_size: int) -> Memor
         step=4 * WORKING_COPIES * dim * (labels + len(batch.rows)),
         data=_bytes(points.X) + _bytes(points.targets) + (points.candidates.groups.nbytes if points.candidates else 0),
     )
+
+
+def cascade_memory(
+    data: Dataset, dim: int, clusters: int, candidates: int, listed: int, batch_size: int, frozen: bool = False
+) -> int:
+    """Bytes that training a method like DECAF adds at its peak, from shapes alone: before there is a module to ask.
+
+    Modules I and II rank all clusters; the last one ranks the labels that the shortlists of a batch have together,
+    each of so many candidates and kept as a list of so many numbers. What is learnt counts four times (itself, its
+    gradient, two moments), but free vectors of labels three times: few have a gradient.
+    """
+    N, L, row = len(data.train), data.label_count, 4 * dim
+    batch, E, step = min(batch_size, N), row * data.feature_count, WORKING_COPIES * row
+    tokens = E if frozen else 4 * E
+    first = 4 * E + step * (clusters + batch)
+    second = tokens + 4 * row * clusters + step * (clusters + batch)
+    last = tokens + 3 * row * L + step * (min(L, batch * candidates) + batch) + 4 * N * listed
+    kept = 3 * E + row * (clusters + L)  # what earlier stages leave behind, and the classifiers in the end
+    held = sum(M.data.nbytes + M.indices.nbytes + M.indptr.nbytes for M in (data.train.X, data.train.Y))
+    return max(first, second, last) + kept + held + 2 * row * N  # points as vectors: E x, and encoded
 
 
 def check_fits(estimate: MemoryEstimate, name: str, device: torch.device) -> None:
