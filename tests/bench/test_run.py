@@ -12,7 +12,8 @@ from safetensors.numpy import save_file
 from xcbench.bench import run as run_module
 from xcbench.bench.comparison import compare_runs, dataset_of
 from xcbench.bench.disk import in_plain_words
-from xcbench.bench.model import load_model
+from xcbench.bench.meter import Meter
+from xcbench.bench.model import Model, load_model
 from xcbench.bench.registry import get_method
 from xcbench.bench.resolve import resolve
 from xcbench.bench.run import plan, run
@@ -260,6 +261,42 @@ def test_expected_memory_is_said_before_anything_is_computed(go, caplog, monkeyp
     go(overwrite=OverwriteStrategy.REDO)
     assert caplog.messages[1].endswith("about 1099511627776 MiB at its peak (the method's own estimate)")
     assert "that may not fit, since" in caplog.messages[2]
+
+
+def test_a_method_that_knows_its_need_is_asked(go, caplog, monkeypatch):
+    caplog.set_level(logging.INFO, "xcbench")
+    monkeypatch.setattr(get_method("popularity"), "estimate_memory", lambda *_: 1 << 60)
+    go()
+    assert caplog.messages[1].endswith("at its peak (this process, and training by the method's own estimate)")
+    assert "that may not fit, since" in caplog.messages[2]
+
+
+def test_what_the_first_prediction_must_compile_is_not_timed(go, data, monkeypatch):
+    events = []
+
+    class Watched(Meter):
+        def __enter__(self):
+            events.append("starts")
+            return super().__enter__()
+
+        def __exit__(self, *reason):
+            events.append("stops")
+            super().__exit__(*reason)
+
+    predict = Model.predict
+    monkeypatch.setattr(run_module, "Meter", Watched)
+    monkeypatch.setattr(
+        Model, "predict", lambda self, X, *rest: (events.append(X.shape[0]), predict(self, X, *rest))[1]
+    )
+    go()
+    whole, training = ["starts"], ["starts", "stops"]
+    assert events == [*whole, *training, 1, "starts", len(data.test), "stops", "stops"]
+
+
+def test_a_library_without_a_seed_is_said_to_have_none(go, monkeypatch):
+    assert "cannot be seeded" not in go().log()
+    monkeypatch.setattr(get_method("popularity"), "repeatable", False)
+    assert "its library cannot be seeded" in go(seed=1).log()
 
 
 def test_a_full_disk_is_one_line_after_the_figures(go, monkeypatch, caplog):

@@ -103,6 +103,8 @@ def _execute(
         with Meter() as whole:
             device, threads = choose_device(device), set_threads()
             _log.info("run %s: %s on %s (seed %d)", name, _title(resolved), resolved.data.name, resolved.spec.seed)
+            if not resolved.method.repeatable:
+                _log.info("run %s: its library cannot be seeded, so training again gives other figures", name)
             _say_memory(name, *_estimate_memory(resolved, resolved.data, store))
             context = _context(resolved, cache, device, overwrite)
             outcome = _perform(resolved, context)
@@ -149,9 +151,11 @@ class _Outcome:
 def _perform(resolved: ResolvedRun, context: RunContext) -> _Outcome:
     with Meter() as training:
         model = train(resolved, context)
-    test = resolved.data.test
+    test, depth = resolved.data.test, min(DEPTH, model.label_count)
+    # The first call compiles kernels or reads them from disk, which is no part of what a point costs.
+    model.predict(test.X[:1], depth, None if test.titles is None else test.titles[:1])
     with Meter() as predicting:
-        predictions = model.predict(test.X, min(DEPTH, model.label_count), test.titles)
+        predictions = model.predict(test.X, depth, test.titles)
     return _Outcome(model, predictions, measure(predictions, resolved.data), training, predicting)
 
 
@@ -237,11 +241,10 @@ def _estimate_memory(resolved: ResolvedRun, data: Dataset, store: Store) -> tupl
     ]
     if alike:
         return max(alike), f"the most that {len(alike)} stored runs of this method on this data took"
-    if (estimate := resolved.method.estimate_memory(data)) is not None:
-        return estimate, "the method's own estimate"
-    now, held = psutil.Process().memory_info().rss, _bytes(data)
-    predictions = 8 * len(data.test) * min(DEPTH, data.label_count)
-    return now + held + predictions, "a guess: this process, the data once more, the predictions"
+    now, predictions = psutil.Process().memory_info().rss, 8 * len(data.test) * min(DEPTH, data.label_count)
+    if (training := resolved.method.estimate_memory(data)) is not None:
+        return now + max(training, predictions), "this process, and training by the method's own estimate"
+    return now + _bytes(data) + predictions, "a guess: this process, the data once more, the predictions"
 
 
 def _say_memory(name: str, expected: int, source: str) -> None:
