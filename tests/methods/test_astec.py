@@ -55,6 +55,13 @@ def test_shortlists_mix_centroids_and_votes():
     assert dict(zip(found.indices[0].tolist(), found.scores[0].tolist(), strict=True)) == pytest.approx(want)
 
 
+def test_training_lists_are_the_same_made_in_parts(monkeypatch):
+    f = np.random.default_rng(0).random((5, 2), np.float32)
+    whole = neighbours().shortlist(f, 2).indices
+    monkeypatch.setattr("xcbench.methods.astec.POINTS_AT_ONCE", 2)
+    assert np.array_equal(neighbours().labels(f, 9), whole)
+
+
 def test_the_score_mixes_classifier_and_neighbours():
     E, zero = np.eye(2, dtype=np.float32), np.zeros((2, 2), np.float32)
     W, bias = np.array([[0, 1], [1, 0]], np.float32), np.array([0.5, -0.5], np.float32)

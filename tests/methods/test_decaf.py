@@ -18,7 +18,7 @@ from xcbench.bench.toy import toy_dataset
 from xcbench.data import Dataset, Split
 from xcbench.nn import DocumentEncoder, GatedBlock, LabelBank, TokenEmbeddings
 from xcbench.shortlist import BeamPredictor, HNSWShortlister, ShortlistPredictor, TreeShortlister
-from xcbench.train import LabelText, RankAll, Schedule, Training
+from xcbench.train import Candidates, LabelText, RankAll, RankShortlist, Schedule, Training
 from xcbench.train import train as train_module
 from xcbench.train.batches import Points
 from xcbench.train.cascade import CascadePredictor
@@ -94,6 +94,42 @@ def test_one_step_of_the_surrogate_task_against_a_dense_reference():
     report = train_module(task, Points(X, Y), Training(lr=0.01, batch_size=8, steps=1, schedule=Schedule("constant")))
     assert report.losses[0] == pytest.approx(loss, rel=1e-5)
     torch.testing.assert_close(E.weight.detach(), want, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("reduction", ["batch", "mean"])
+def test_one_step_of_the_extreme_task_against_a_dense_reference(reduction):
+    """Rows of different lengths, a label that nobody lists (4), and a positive outside its shortlist (3 of point 1)."""
+    torch.manual_seed(2)
+    random = np.random.default_rng(2)
+    X, Z = (sp.random_array((n, 7), density=0.6, format="csr", dtype=np.float32, random_state=random) for n in (3, 5))
+    Y = csr([[1, 0, 0, 0, 0], [0, 0, 0, 1, 0], [0, 1, 1, 0, 0]])
+    listed = np.array([[0, 2, -1], [1, 0, -1], [3, 2, 1]], np.int32)
+    E = TokenEmbeddings(7, 4)
+    labels = Decaf(small(dim=4))._labels(E, Z, 5, 0.0, "text+free", 0.1)
+    learnt = {"E": E.weight, "z2": labels.z2.weight, "bias": labels.bias.weight}
+    learnt |= {"alpha": labels.combine.alpha, "beta": labels.combine.beta}
+    slow = {name: torch.tensor(p.detach().numpy().copy(), requires_grad=True) for name, p in learnt.items()}
+
+    def block(r):
+        return 0.5 * torch.relu(r) + 0.5 * r
+
+    dense = {name: torch.from_numpy(M.toarray()) for name, M in (("X", X), ("Y", Y), ("Z", Z))}
+    text = block(dense["Z"] @ slow["E"])
+    W = torch.sigmoid(slow["alpha"]) * slow["z2"] + torch.sigmoid(slow["beta"]) * text
+    mask = torch.zeros(3, 5)
+    for i, row in enumerate(listed):
+        mask[i, row[row >= 0]] = 1
+    logits = torch.relu(block(dense["X"] @ slow["E"])) @ W.T + slow["bias"]
+    loss = (bce(logits, dense["Y"], reduction="none") * mask).sum() / (3 if reduction == "batch" else mask.sum())
+    loss.backward()
+    points = Points(X, Y, Candidates.of_labels(listed, 5))
+    task = RankShortlist(DocumentEncoder(GatedBlock(4, 0.0), E), labels, reduction)
+    report = train_module(task, points, Training(lr=0.01, batch_size=8, steps=1, schedule=Schedule("constant")))
+    assert report.losses[0] == pytest.approx(loss.item(), rel=1e-5)
+    for name, p in learnt.items():
+        start, g = slow[name].detach(), slow[name].grad
+        torch.testing.assert_close(p.detach(), start - 0.01 * g / (g.abs() + 1e-8), rtol=1e-4, atol=1e-5, msg=name)
+    assert torch.equal(labels.z2.weight[4], slow["z2"][4])
 
 
 def test_it_overfits_fifty_points(tmp_path):

@@ -8,6 +8,7 @@ import pytest
 import scipy.sparse as sp
 import torch
 from scipy.special import expit
+from torch.nn.functional import binary_cross_entropy_with_logits
 
 from tests.methods.problems import csr, gappy, separable, train
 from xcbench.bench.cache import StageCache
@@ -19,8 +20,9 @@ from xcbench.bench.toy import toy_dataset
 from xcbench.data import Dataset, Split
 from xcbench.labels.normalise import two_sided
 from xcbench.labels.walk import random_walk_graph
-from xcbench.nn import TokenEmbeddings
-from xcbench.train import NeighbourText, Points, learnable
+from xcbench.nn import DocumentEncoder, ResidualBlock, TokenEmbeddings
+from xcbench.train import Candidates, NeighbourText, Points, RankShortlist, Schedule, Training, learnable
+from xcbench.train import train as train_module
 
 SMALL = {"dim": 12} | {f"{module}.training.{key}": value for module in ("surrogate", "shortlister", "extreme")
                        for key, value in {"epochs": 2, "least_steps": 0, "batch_size": 50}.items()}  # fmt: skip
@@ -146,6 +148,38 @@ def test_sum_adds_components_without_weights(labels):
     assert classifiers.attention is None
     total = sum(classifiers.components(None))
     assert torch.allclose(classifiers(None)[0], total)
+
+
+def test_one_step_of_the_extreme_task_against_a_dense_reference(labels):
+    """Without attention, which has its own reference in tests/nn; label 3 stands in nobody's shortlist."""
+    E, Z, G, make = labels
+    classifiers = make(**{"classifier.mixture": "sum"})
+    X = csr(np.random.default_rng(1).random((3, 7)))
+    Y = csr([[1, 0, 0, 0, 0], [0, 1, 0, 1, 0], [0, 0, 0, 0, 1]])
+    listed = np.array([[0, 2, -1], [1, 0, 2], [4, -1, -1]], np.int32)
+    learnt = {"E": E.weight, "z3": classifiers.z3.weight, "bias": classifiers.bias.weight}
+    slow = {name: torch.tensor(p.detach().numpy().copy(), requires_grad=True) for name, p in learnt.items()}
+
+    def block(r):
+        return r + torch.relu(r)
+
+    x, y, z, g = (torch.from_numpy(M.toarray()) for M in (X, Y, Z, G))
+    r = z @ slow["E"]
+    W = block(r) + block(g @ r) + slow["z3"]
+    logits = torch.relu(block(x @ slow["E"])) @ W.T + slow["bias"]
+    mask = torch.zeros(3, 5)
+    for i, row in enumerate(listed):
+        mask[i, row[row >= 0]] = 1
+    loss = (binary_cross_entropy_with_logits(logits, y, reduction="none") * mask).sum() / mask.sum()
+    loss.backward()
+    task = RankShortlist(DocumentEncoder(ResidualBlock(12, 0.0), E), classifiers, "mean")
+    once = Training(lr=0.01, batch_size=8, steps=1, schedule=Schedule("constant"))
+    report = train_module(task, Points(X, Y, Candidates.of_labels(listed, 5)), once)
+    assert report.losses[0] == pytest.approx(loss.item(), rel=1e-5)
+    for name, p in learnt.items():
+        start, d = slow[name].detach(), slow[name].grad
+        torch.testing.assert_close(p.detach(), start - 0.01 * d / (d.abs() + 1e-8), rtol=1e-4, atol=1e-5, msg=name)
+    assert torch.equal(classifiers.z3.weight[3], slow["z3"][3])
 
 
 def test_refinement_may_start_at_the_text(labels):
