@@ -125,7 +125,7 @@ def _dot(a: Floats, b: Floats) -> np.float32:
 def _attend(
     first: int, last: int, S: tuple[Floats, ...], M: Floats, offset: Floats, noise: Noise, alpha: Floats, w: Floats
 ) -> None:
-    n, c = alpha.shape
+    n, c = len(alpha), len(S)  # c is known to the compiler, which unrolls the loops over it
     for block in range(first, last):
         p = np.empty(M.shape[2], np.float32)
         for i in range(block * ROWS_PER_SUM, min((block + 1) * ROWS_PER_SUM, n)):
@@ -148,7 +148,7 @@ def _attend_backward(
     first: int, last: int, S: tuple[Floats, ...], M: Floats, alpha: Floats, dw: Floats, noise: Noise,
     dS: tuple[Floats, ...], dM: Floats, doffset: Floats,
 ) -> None:  # fmt: skip
-    n, c = alpha.shape
+    n, c = len(alpha), len(S)  # c is known to the compiler, which unrolls the loops over it
     for block in range(first, last):
         p = np.empty(M.shape[2], np.float32)
         dlogit = np.empty(c, np.float32)
@@ -163,11 +163,12 @@ def _attend_backward(
             for j in range(c):
                 _dropped_relu(S[j][i], noise, i * c + j, p)
                 ds, weight = dS[j][i], alpha[i, j]
-                ds[:] = np.float32(0)
+                for d in range(len(p)):
+                    through = np.float32(0)
+                    for k in range(c):
+                        through += dlogit[k] * M[j, k, d]
+                    ds[d] = weight * dw[i, d] + (through * noise.scale if p[d] > 0 else np.float32(0))
                 for k in range(c):
-                    g, through, total = dlogit[k], M[j, k], dM[block, j, k]
+                    g, total = dlogit[k], dM[block, j, k]
                     for d in range(len(p)):
                         total[d] += g * p[d]
-                        ds[d] += g * through[d]
-                for d in range(len(p)):
-                    ds[d] = weight * dw[i, d] + (ds[d] * noise.scale if p[d] > 0 else np.float32(0))
