@@ -75,6 +75,13 @@ def test_unknown_labels_and_pictures_get_one_line(call, three, tmp_path):  # noq
     code, _, err = call(*words, "bananas")
     assert code == 2
     assert "did you mean banana" in one_line(err)
+    for label in ("3", "no such thing"):
+        code, _, err = call(*words, label)
+        assert code == 2
+        assert f"unknown label '{label}': no title of three has it, and numbers are 0 to 2" in one_line(err)
+    code, _, err = call(*words, "")
+    assert code == 2
+    assert "got nothing" in one_line(err)
     code, _, err = call(*words, "Banana", "--picture", "x.bmp")
     assert code == 2
     assert "x.bmp" in one_line(err)

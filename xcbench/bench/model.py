@@ -6,10 +6,12 @@ It needs neither the training data nor the dataset's folder, so a record can be 
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import scipy.sparse as sp
 
 from xcbench.bench import registry
@@ -20,6 +22,8 @@ from xcbench.data import TextColumn, TopK
 from xcbench.data.text import TextEncoder
 from xcbench.errors import DataError, InputError, XCBenchError
 from xcbench.shortlist import blend
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -48,7 +52,11 @@ class Model:
             if all(isinstance(member, TextPredictor) for member in self.members):
                 return self.predict(sp.csr_array((len(titles), 0)), k, titles)
             raise InputError("this run was trained on features without text, so it cannot read text")
-        return self.predict(self.encoder.encode(titles), k, titles)
+        X = self.encoder.encode(titles)
+        if len(strange := np.flatnonzero(np.diff(X.indptr) == 0)):
+            some = f"{len(strange)} of {len(titles)} titles"
+            _log.warning("%s have no word that the model knows, such as %r", some, titles[strange[0]])
+        return self.predict(X, k, titles)
 
     def _member(self, member: Predictor, X: sp.csr_array, k: int, titles: Sequence[str] | None) -> TopK:
         if not isinstance(member, TextPredictor):

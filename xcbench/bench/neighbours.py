@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,7 @@ from xcbench.bench.disk import in_plain_words
 from xcbench.bench.plot_style import INK, canvas, look
 from xcbench.bench.plots import FORMS
 from xcbench.data import Dataset
-from xcbench.errors import InputError, unknown_name
+from xcbench.errors import InputError
 from xcbench.files import atomic_file
 from xcbench.labels.label_graph import LabelGraph
 
@@ -73,13 +74,18 @@ def find_label(data: Dataset, label: str) -> int:
         return int(label)
     if not titles:
         raise InputError(f"{data.name} has no label titles; labels are 0 to {data.label_count - 1}, got {label!r}")
+    if not label.strip():
+        raise InputError("give a label's title, a part of it, or its number; got nothing")
     for fits in (str.startswith, str.__contains__):
         if len(found := [number for number, title in enumerate(titles) if fits(title, asked)]) == 1:
             return found[0]
     inside = [title for title in titles if asked in title]
     if inside:
         raise InputError(f"{len(inside)} labels have {label!r} in their titles, such as {', '.join(inside[:3])}")
-    raise unknown_name("label", label, titles)
+    if near := difflib.get_close_matches(asked, titles, n=3, cutoff=0.5):
+        raise InputError(f"unknown label {label!r}; did you mean {' or '.join(near)}?")
+    numbers = f"0 to {data.label_count - 1}"
+    raise InputError(f"unknown label {label!r}: no title of {data.name} has it, and numbers are {numbers}")
 
 
 def draw_neighbourhood(found: Neighbourhood, path: Path) -> None:
