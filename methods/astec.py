@@ -91,6 +91,8 @@ class AstecConfig:
     def __post_init__(self) -> None:
         if min(self.dim, self.shortlist_length, self.top) < 1 or self.random_negatives < 0:
             raise ValueError("dim, shortlist_length and top are at least 1, random_negatives at least 0")
+        if not 0 <= self.dropout < 1:
+            raise ValueError(f"dropout is at least 0 and below 1, got {self.dropout}")
         if not (0 <= self.beta <= 1 and 0 <= self.centroid_weight <= 1):
             raise ValueError("beta and centroid_weight lie between 0 and 1")
 

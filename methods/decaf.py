@@ -11,7 +11,6 @@ import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from hashlib import sha256
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -24,7 +23,7 @@ from torch import Tensor, nn
 from xcbench.bench import Ablation, Method, Run, Stage, StageWork, register_method
 from xcbench.bench.contract import Patch
 from xcbench.data import Dataset, Split
-from xcbench.data.word_vectors import learn_vectors, read_vectors
+from xcbench.data.word_vectors import learn_vectors, read_vectors, vectors_digest
 from xcbench.labels.centroids import dense_centroids, sparse_centroids
 from xcbench.labels.clustering import balanced_clusters, cluster_count
 from xcbench.labels.meta_labels import meta_targets, meta_text
@@ -200,7 +199,7 @@ class Decaf(Method[DecafConfig]):
         loss = {"reduction": c.reduction, "prior_bias": c.prior_bias}
         label_side = {"freeze": c.freeze, "classifier": c.classifier, **loss}
         if c.embeddings == "pretrained":
-            origin: dict[str, Any] = {"vectors": c.vectors and sha256(Path(c.vectors).read_bytes()).hexdigest()}
+            origin: dict[str, Any] = {"vectors": c.vectors and vectors_digest(Path(c.vectors))}
         else:
             origin = {"module": c.surrogate, "scale": c.embedding_scale, **size, **loss}
         surrogate = run.stage(

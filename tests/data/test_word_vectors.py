@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from xcbench.data.word_vectors import learn_vectors, read_vectors
+from xcbench.data.word_vectors import learn_vectors, read_vectors, vectors_digest
 from xcbench.errors import DataError
 
 
@@ -36,3 +36,11 @@ def test_files_are_read_strictly(tmp_path):
     path.write_text("no array")
     with pytest.raises(DataError, match="npy"):
         read_vectors(path, (3, 2))
+
+
+def test_a_file_is_told_from_another_by_what_it_holds(tmp_path):
+    (tmp_path / "a").write_bytes(b"1")
+    (tmp_path / "b").write_bytes(b"2")
+    assert vectors_digest(tmp_path / "a") != vectors_digest(tmp_path / "b")
+    with pytest.raises(DataError, match=r"nosuch\.npy: cannot be read \(No such file"):
+        vectors_digest(tmp_path / "nosuch.npy")

@@ -12,6 +12,7 @@ from xcbench.bench.config import build
 from xcbench.bench.context import RunContext
 from xcbench.bench.toy import toy_dataset
 from xcbench.data import Dataset, Split
+from xcbench.errors import InputError
 from xcbench.nn import AstecEncoder, SparseRows, TokenEmbeddings
 from xcbench.shortlist import HNSWShortlister
 
@@ -112,3 +113,9 @@ def test_the_contract_holds(monkeypatch):
     monkeypatch.setattr("xcbench.bench.resolve.build", lambda kind, *p, **o: build(kind, TINY, *p, **o))
     broken = [finding for finding in check_method("astec") if finding.broken]
     assert not broken, broken
+
+
+@pytest.mark.parametrize(("key", "value"), [("dim", 0), ("dropout", 1.0), ("beta", 2.0), ("random_negatives", -1)])
+def test_settings_out_of_range_are_refused(key, value):
+    with pytest.raises(InputError, match=key):
+        build(AstecConfig, {key: value})

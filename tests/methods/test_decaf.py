@@ -16,6 +16,7 @@ from xcbench.bench.config import build, changes
 from xcbench.bench.context import RunContext
 from xcbench.bench.toy import toy_dataset
 from xcbench.data import Dataset, Split
+from xcbench.errors import InputError
 from xcbench.nn import DocumentEncoder, GatedBlock, LabelBank, TokenEmbeddings
 from xcbench.shortlist import BeamPredictor, HNSWShortlister, ShortlistPredictor, TreeShortlister
 from xcbench.train import Candidates, LabelText, RankAll, RankShortlist, Schedule, Training
@@ -307,3 +308,24 @@ def test_the_predictor_is_a_cascade(tmp_path):
     predictor.save(tmp_path)
     again = CascadePredictor.load(tmp_path).predict(data.test.X, 4)
     np.testing.assert_array_equal(again.indices, predictor.predict(data.test.X, 4).indices)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "words"),
+    [
+        ("dim", 0, "dim"),
+        ("cluster_factor", 0, "cluster_factor"),
+        ("extreme.dropout", 1.0, "dropout is at least 0 and below 1"),
+        ("extreme.training.batch_size", 0, "a batch has at least one point"),
+        ("surrogate.training.schedule.kind", "step", "expects one of constant, halving, onecycle, linear"),
+    ],
+)
+def test_settings_out_of_range_are_refused_before_anything_is_trained(key, value, words):
+    with pytest.raises(InputError, match=words):
+        build(DecafConfig, {key: value})
+
+
+def test_vectors_that_are_not_there_are_refused_at_once(tmp_path):
+    settings = {"vectors": str(tmp_path / "no.npy"), "embeddings": "pretrained"}
+    with pytest.raises(InputError, match=r"no\.npy: cannot be read"):
+        staged(small(**settings), separable(), tmp_path)

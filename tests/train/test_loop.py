@@ -353,8 +353,9 @@ def test_what_cannot_be_trained_is_refused():
         train(nn.Linear(1, 1), points, SHORT, QUIET)
     with pytest.raises(InputError, match="no points"):
         train(task, Points(random_matrix(0, 40, 0, 0), random_matrix(0, 30, 0, 0)), SHORT, QUIET)
-    with pytest.raises(InputError, match="at least one point"):
-        train(task, points, Training(batch_size=0), QUIET)
+    for wrong in ({"batch_size": 0}, {"epochs": -1}, {"lr": -0.1}, {"beta2": 1.0}):
+        with pytest.raises(ValueError, match=r"at least|not negative"):
+            Training(**wrong)
     with pytest.raises(InputError, match="unknown device 'gpu'"):
         train(task, points, SHORT, Work(device="gpu"))
     if not torch.cuda.is_available():

@@ -52,6 +52,9 @@ def test_every_schedule_stands_tiny_trainings(total):
         assert all(0 < f <= 1 for f in factors(Schedule(kind), total))
 
 
-def test_unknown_schedules_are_named():
+def test_impossible_schedules_are_refused():
     with pytest.raises(InputError, match="did you mean onecycle"):
-        Schedule("one-cycle").factor(0, 1)
+        Schedule("one-cycle")
+    for wrong in ({"warmup": 1.5}, {"at": (0.5, 7)}, {"div": 0.5}):
+        with pytest.raises(ValueError, match=next(iter(wrong))):
+            Schedule(**wrong)

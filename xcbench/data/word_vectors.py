@@ -5,6 +5,7 @@ information is what skip-gram with negative sampling factors implicitly (Levy an
 does it directly, without another library and without chance. Titles are shorter than any window, so a title is one.
 """
 
+from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
@@ -35,6 +36,14 @@ def learn_vectors(texts: sp.csr_array, dim: int, seed: int = 0) -> Floats:
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     unit: Floats = np.divide(vectors, lengths, out=np.zeros_like(vectors), where=lengths > 1e-6)
     return unit
+
+
+def vectors_digest(path: Path) -> str:
+    """What tells a file of vectors from another of the same name."""
+    try:
+        return sha256(path.read_bytes()).hexdigest()
+    except OSError as error:
+        raise DataError(f"cannot be read ({error.strerror})", path) from None
 
 
 def read_vectors(path: Path, shape: tuple[int, int]) -> Floats:

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, cast, runtime_checkable
+from typing import Any, Literal, Protocol, cast, runtime_checkable
 
 import numpy as np
 import torch
@@ -58,9 +58,17 @@ class Training:
     """Multiplies `lr` for the free vectors of labels."""
     block_rate: float = 1.0
     """Multiplies `lr` for all that is neither a free vector of a label nor the embedding of a token."""
-    precision: str = "auto"
-    compile: str = "auto"
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    compile: Literal["auto", "on", "off"] = "auto"
     checkpoint_seconds: float = 60.0
+
+    def __post_init__(self) -> None:
+        if self.batch_size < 1 or min(self.epochs, self.least_steps, self.steps or 0) < 0:
+            raise ValueError("a batch has at least one point, and steps and epochs are not negative")
+        if min(self.lr, self.free_rate, self.block_rate, self.eps) < 0:
+            raise ValueError("learning rates and eps are not negative")
+        if not (0 <= self.beta1 < 1 and 0 <= self.beta2 < 1):
+            raise ValueError(f"beta1 and beta2 are at least 0 and below 1, got {self.beta1} and {self.beta2}")
 
 
 @dataclass(frozen=True)
@@ -149,8 +157,6 @@ def train(
 def _plan(points: int, settings: Training, seed: int, name: str) -> _Plan:
     if points == 0:
         raise InputError(f"{name}: there are no points to train on")
-    if settings.batch_size < 1 or min(settings.epochs, settings.least_steps, settings.steps or 0) < 0:
-        raise InputError(f"{name}: a batch has at least one point, and steps and epochs are not negative")
     batch_size = min(settings.batch_size, points)
     per_epoch = -(-points // batch_size)
     steps = max(settings.epochs * per_epoch, settings.least_steps) if settings.steps is None else settings.steps

@@ -18,6 +18,10 @@ class ModuleConfig:
     dropout: float | None = None
     """None: 0.5, but 0.3 from 20,000 training points on, which are harder to learn by heart."""
 
+    def __post_init__(self) -> None:
+        if self.dropout is not None and not 0 <= self.dropout < 1:
+            raise ValueError(f"dropout is at least 0 and below 1, got {self.dropout}")
+
     def dropout_for(self, points: int) -> float:
         if self.dropout is not None:
             return self.dropout

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Literal, TypeAlias, get_args
 
 from xcbench.errors import InputError, unknown_name
+
+Kind: TypeAlias = Literal["constant", "halving", "onecycle", "linear"]
 
 
 @dataclass(frozen=True)
@@ -18,11 +21,19 @@ class Schedule:
     - `linear`: up from nothing until the share `warmup`, then down to nothing, both in straight lines.
     """
 
-    kind: str = "halving"
+    kind: Kind = "halving"
     at: tuple[float, ...] = (0.5, 0.75)
     warmup: float = 0.3
     div: float = 25.0
     final_div: float = 1e4
+
+    def __post_init__(self) -> None:
+        if self.kind not in get_args(Kind):
+            raise unknown_name("schedule", self.kind, get_args(Kind))
+        if not all(0 <= share <= 1 for share in (self.warmup, *self.at)):
+            raise ValueError(f"warmup and at are shares of a training, 0 to 1, got {self.warmup} and {self.at}")
+        if min(self.div, self.final_div) < 1:
+            raise ValueError(f"div and final_div are at least 1, got {self.div} and {self.final_div}")
 
     def factor(self, step: int, total: int) -> float:
         """What the learning rate of step 0, 1, ... total - 1 is multiplied by."""
@@ -32,9 +43,7 @@ class Schedule:
             return 0.5 ** sum(step >= round(share * total) for share in self.at)
         if self.kind == "onecycle":
             return self._onecycle(step, total)
-        if self.kind == "linear":
-            return self._linear(step, total)
-        raise unknown_name("schedule", self.kind, ("constant", "halving", "onecycle", "linear"))
+        return self._linear(step, total)
 
     def _onecycle(self, step: int, total: int) -> float:
         low, end = 1 / self.div, 1 / (self.div * self.final_div)
