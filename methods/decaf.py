@@ -249,8 +249,8 @@ class Decaf(Method[DecafConfig]):
         if c.shortlist != "clusters":
             return self._replaced_shortlister(points, surrogate, work)
         E = TokenEmbeddings.of(surrogate["E"])
-        Ex = E.embed(SparseRows.of(clean.train.X)).numpy()
-        clustering = self._clusters(dense_centroids(clean.train.Y, Ex), work.seed)
+        centroids = dense_centroids(clean.train.Y, E.embed(SparseRows.of(clean.train.X)).numpy())
+        clustering = self._clusters(centroids, work.seed)
         targets = meta_targets(points.Y, clustering)
         U = None if data.Z is None else meta_text(data.Z, clustering)
         dropout = c.shortlister.dropout_for(len(points))
@@ -261,7 +261,7 @@ class Decaf(Method[DecafConfig]):
         H, bias = all_classifiers(task, clustering.K)
         found = BeamShortlister.of(H, clustering, clustering.K, bias)
         return {
-            "found": pack(found), "recall": _recall(found, encode(task, X), points.Y),
+            "found": pack(found), "recall": _recall(found, encode(task, X[:RECALL_ON]), points.Y[:RECALL_ON]),
             "E": None if c.freeze else as_array(E.weight), "encoder": folded(documents.block),
         }  # fmt: skip
 
@@ -279,8 +279,8 @@ class Decaf(Method[DecafConfig]):
         """Modules III and IV: classifiers that start at the text of their labels, trained on shortlists."""
         c, points, L = self.config, learnable(data.train), data.label_count
         E = TokenEmbeddings.of(surrogate["E"] if shortlister["E"] is None else shortlister["E"])
-        x = FixedEncoder(**shortlister["encoder"], E=as_array(E.weight))(points.X)
-        candidates, length = self._candidates(self._found(shortlister), x)
+        first = FixedEncoder(**shortlister["encoder"], E=as_array(E.weight))
+        candidates, length = self._candidates(self._found(shortlister), first(points.X))
         share = points.Y.nnz / (len(points) * max(length, 1))
         dropout = c.extreme.dropout_for(len(points))
         labels = self._labels(E, data.Z, L, dropout, c.classifier, share, c.free_start, c.freeze)
@@ -345,6 +345,5 @@ def _recall(found: BeamShortlister, x: Floats, Y: sp.csr_array) -> dict[str, lis
     K = found.clustering.K
     beams = [beam for beam in (1, 2, 5, 10, 20, 50, 100, 200, 500) if beam <= K]
     wide = BeamShortlister.of(found.H, found.clustering, beams[-1], found.bias)
-    clusters = wide.clusters(x[:RECALL_ON])
-    recall = 100 * beam_recall(clusters, found.clustering, Y[:RECALL_ON], beams)
+    recall = 100 * beam_recall(wide.clusters(x), found.clustering, Y, beams)
     return {"x": [float(beam) for beam in beams], "y": recall.tolist()}

@@ -282,8 +282,8 @@ class Eclare(Method[EclareConfig]):
         Ez = None if data.Z is None else E.embed(SparseRows.of(data.Z)).numpy()
         counts = c.graph.count(clean.train.Y, work.seed, Ez)
         along = c.graph.normalise(counts) if c.clusters_by == "graph" else None
-        Ex = unit_rows(E.embed(SparseRows.of(clean.train.X)).numpy())
-        clustering = self._clusters(dense_centroids(clean.train.Y, Ex, along), clean, work.seed)
+        centroids = dense_centroids(clean.train.Y, unit_rows(E.embed(SparseRows.of(clean.train.X)).numpy()), along)
+        clustering = self._clusters(centroids, clean, work.seed)
         dropout = c.shortlister.dropout_for(len(split))
         documents, X = document_side(ResidualBlock(c.dim, dropout), E, split.X, c.freeze)
         points = Points(X, meta_targets(split.Y, clustering))
