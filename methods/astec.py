@@ -149,12 +149,12 @@ class AstecPredictor(Predictor):
         return cls(values["arrays"], _neighbours(values, values["centroid_weight"]), values["beta"], values["top"])
 
 
-def _paper(lr: float, extreme_lr: float, halve: int, top: int, beta: float, epochs: int = 15, dim: int = 300) -> Patch:
+def _paper(lr: float, extreme_lr: float, halve: int, top: int, beta: float) -> Patch:
     """The authors' settings, but for several centroids of a head label (their 300 on the two largest sets)."""
     return {
-        "dim": dim, "clusters": 65536, "reduction": "mean", "prior_bias": False, "top": top, "beta": beta,
+        "dim": 300, "clusters": 65536, "reduction": "mean", "prior_bias": False, "top": top, "beta": beta,
         "surrogate": Training(lr, 255, 20, schedule=Schedule("halving", at=(14 / 20,))),
-        "extreme": Training(extreme_lr, 255, epochs, schedule=Schedule("halving", at=(halve / epochs,))),
+        "extreme": Training(extreme_lr, 255, 15, schedule=Schedule("halving", at=(halve / 15,))),
     }  # fmt: skip
 
 
@@ -187,7 +187,9 @@ class Astec(Method[AstecConfig]):
             "surrogate", lambda work: self._surrogate(data, clean, work),
             data=seen, config={**first, **loss, "training": c.surrogate}, shared=True,
         )  # fmt: skip
-        neighbours = run.stage("neighbours", lambda _: _index(data, surrogate["E"]), data=data, after=[surrogate])
+        neighbours = run.stage(
+            "neighbours", lambda _: _index(data, surrogate["E"]), data=data, after=[surrogate], seeded=False
+        )
         lists = {
             "centroid_weight": c.centroid_weight, "length": c.shortlist_length, "random": c.random_negatives
         }  # fmt: skip

@@ -90,6 +90,13 @@ def test_it_overfits_fifty_points():
     assert precision_at_1(train("astec", data, **settings), data.train) == 1.0
 
 
+def test_members_of_an_ensemble_share_module_one_and_what_follows_from_it(tmp_path):
+    data, method = separable(), Astec(build(AstecConfig, SMALL))
+    run = RunContext(0, "cpu", data, StageCache(tmp_path), method)
+    first, second = (method.stages(data, run.member(number)) for number in (0, 1))
+    assert [name for name in first if first[name].key == second[name].key] == ["surrogate", "neighbours"]
+
+
 def test_the_last_score_needs_no_training(tmp_path):
     data = separable()
 

@@ -279,6 +279,13 @@ def test_a_killed_run_goes_on_to_the_same_end(tmp_path, monkeypatch):
     np.testing.assert_array_equal(staged(config, data, tmp_path / "killed")["extreme"]["W"], whole)
 
 
+def test_members_of_an_ensemble_share_module_one_only(tmp_path):
+    data, method = separable(), Decaf(small())
+    run = RunContext(0, "cpu", data, StageCache(tmp_path), method)
+    first, second = (method.stages(data, run.member(number)) for number in (0, 1))
+    assert [name for name in first if first[name].key == second[name].key] == ["surrogate"]
+
+
 def test_the_beam_is_chosen_after_module_two(tmp_path):
     data = separable()
     narrow, wide = (staged(small(beam=beam), data, tmp_path) for beam in (1, 4))
