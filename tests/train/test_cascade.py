@@ -90,3 +90,11 @@ def test_documents_read_tokens_until_the_embeddings_are_frozen():
     assert [n for n, _ in learning.named_parameters() if n.startswith("E.")] == ["E.weight"]
     assert not [n for n, _ in frozen.named_parameters() if n.startswith("E.")]
     torch.testing.assert_close(frozen.eval()(vectors), learning.eval()(SparseRows.of(tokens)))
+
+
+def test_many_points_are_encoded_in_parts_and_none_at_all_too(monkeypatch):
+    encoder = fixed(trained(GatedBlock(D, 0.0)), TokenEmbeddings(V, D))
+    whole = encoder(points(7))
+    monkeypatch.setattr(module, "POINTS_AT_ONCE", 3)
+    np.testing.assert_allclose(encoder(points(7)), whole, rtol=1e-6)
+    assert encoder(points(7)[:0]).shape == (0, D)

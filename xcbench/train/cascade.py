@@ -45,7 +45,11 @@ class FixedEncoder:
     E: Floats  # [V, D]
 
     def __call__(self, X: sp.csr_array) -> Floats:
-        return self.of_embedded(embed(X, self.E))
+        x = np.empty((X.shape[0], len(self.b)), np.float32)
+        for start in range(0, X.shape[0], POINTS_AT_ONCE):
+            part = slice(start, start + POINTS_AT_ONCE)
+            x[part] = self.of_embedded(embed(X[part], self.E))
+        return x
 
     @torch.no_grad()
     def of_embedded(self, r: Tensor) -> Floats:
