@@ -194,6 +194,8 @@ class Decaf(Method[DecafConfig]):
         c, clean = self.config, run.unaugmented
         if data.Z is None:
             run.log(f"dataset {data.name!r} has no label text: every classifier is a free vector")
+        elif blank := int((np.diff(data.Z.indptr) == 0).sum()):
+            run.log(f"{blank} of {data.label_count} labels have no text: their free vectors start at zero")
         seen = (data,) if clean is data else (data, clean)
         size = {"clusters": c.clusters, "cluster_factor": c.cluster_factor}
         loss = {"reduction": c.reduction, "prior_bias": c.prior_bias}
