@@ -45,6 +45,7 @@ from xcbench.train import (
     cascade_memory,
     learnable,
     log_odds,
+    scaled_training,
     train,
 )
 from xcbench.train.cascade import embed
@@ -58,11 +59,6 @@ POINTS_AT_ONCE = 4096
 """How many training points' shortlists are made at a time: each passes through several lists of candidates."""
 
 
-def _steps(epochs: int, least_steps: int, lr: float) -> Training:
-    schedule = Schedule("linear", warmup=0.1)
-    return Training(lr=lr, batch_size=256, epochs=epochs, least_steps=least_steps, schedule=schedule)
-
-
 @dataclass(frozen=True)
 class AstecConfig:
     """Training lengths and the start of biases are ours for small data, as in DECAF; the presets are the authors'."""
@@ -73,8 +69,8 @@ class AstecConfig:
     """Where E starts: at random, or at vectors learnt on the training text (the authors' fastText)."""
     clusters: int | None = None
     """By default as many as DECAF has."""
-    surrogate: Training = field(default_factory=lambda: _steps(10, 400, 0.01))
-    extreme: Training = field(default_factory=lambda: _steps(10, 600, 0.005))
+    surrogate: Training = field(default_factory=lambda: scaled_training(0.01, 10, 400))
+    extreme: Training = field(default_factory=lambda: scaled_training(0.005, 10, 600))
     reduction: Literal["mean", "batch"] = "batch"
     """Of Module I; Module IV always sums over a point's candidates."""
     prior_bias: bool = True

@@ -66,7 +66,7 @@ from xcbench.train import (
     learnable,
     log_odds,
     official_training,
-    short_training,
+    scaled_training,
     train,
 )
 
@@ -106,9 +106,9 @@ class DecafConfig:
     reduction: Literal["mean", "batch"] = "batch"
     prior_bias: bool = True
     """Start biases at the log odds of a pair being true, and have them in Module I too; else at 0, and none there."""
-    surrogate: ModuleConfig = field(default_factory=lambda: ModuleConfig(short_training(0.01, 300)))
-    shortlister: ModuleConfig = field(default_factory=lambda: ModuleConfig(short_training(0.01, 300)))
-    extreme: ModuleConfig = field(default_factory=lambda: ModuleConfig(short_training(0.02, 600)))
+    surrogate: ModuleConfig = field(default_factory=lambda: ModuleConfig(scaled_training(0.01, 6, 300)))
+    shortlister: ModuleConfig = field(default_factory=lambda: ModuleConfig(scaled_training(0.01, 6, 300)))
+    extreme: ModuleConfig = field(default_factory=lambda: ModuleConfig(scaled_training(0.02, 12, 600)))
 
     def __post_init__(self) -> None:
         if self.dim < 1 or self.shortlist_length < 1 or min(self.beam or 1, self.clusters or 1) < 1:
@@ -230,7 +230,7 @@ class Decaf(Method[DecafConfig]):
     def _surrogate(self, data: Dataset, clean: Dataset, work: StageWork) -> dict[str, Any]:
         """Module I: E, learnt on the task of finding clusters of labels by their text."""
         c, points = self.config, learnable(data.train)
-        dropout = c.surrogate.dropout_for(len(points))
+        dropout = c.surrogate.dropout
         block = GatedBlock(c.dim, dropout)
         if c.embeddings == "pretrained":
             return {"E": _pretrained(c.vectors, data, c.dim, work.seed), "encoder": folded(block)}
@@ -255,7 +255,7 @@ class Decaf(Method[DecafConfig]):
         clustering = self._clusters(centroids, work.seed)
         targets = meta_targets(points.Y, clustering)
         U = None if data.Z is None else meta_text(data.Z, clustering)
-        dropout = c.shortlister.dropout_for(len(points))
+        dropout = c.shortlister.dropout
         labels = self._labels(E, U, clustering.K, dropout, c.classifier, _share(targets), frozen=c.freeze)
         documents, X = document_side(GatedBlock(c.dim, dropout), E, points.X, c.freeze)
         task = RankAll(documents, labels, c.reduction)
@@ -284,7 +284,7 @@ class Decaf(Method[DecafConfig]):
         first = FixedEncoder(**shortlister["encoder"], E=as_array(E.weight))
         candidates, length = self._candidates(self._found(shortlister), first(points.X))
         share = points.Y.nnz / (len(points) * max(length, 1))
-        dropout = c.extreme.dropout_for(len(points))
+        dropout = c.extreme.dropout
         labels = self._labels(E, data.Z, L, dropout, c.classifier, share, c.free_start, c.freeze)
         documents, X = document_side(GatedBlock(c.dim, dropout), E, points.X, c.freeze)
         task = RankShortlist(documents, labels, c.reduction)

@@ -9,7 +9,7 @@ data needs beyond both.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -58,6 +58,7 @@ from xcbench.train import (
     Points,
     RankAll,
     RankShortlist,
+    Training,
     all_classifiers,
     as_array,
     cascade_memory,
@@ -66,7 +67,7 @@ from xcbench.train import (
     learnable,
     log_odds,
     official_training,
-    short_training,
+    scaled_training,
     train,
 )
 
@@ -90,6 +91,11 @@ class ClassifierConfig:
     mixture: Literal["attention", "sum"] = "attention"
     prior_bias: bool = True
     """A free bias a label that starts at the log odds of a pair being true. The paper has no biases."""
+
+
+def _training() -> Training:
+    """Blocks and attention, which all labels share, learn slowest: small data is learnt by heart there first."""
+    return replace(scaled_training(0.01, 4, 300), free_rate=0.3, block_rate=0.1)
 
 
 @dataclass(frozen=True)
@@ -120,9 +126,9 @@ class EclareConfig:
     graph: LabelGraph = field(default_factory=LabelGraph)
     """Section 3.1. Head labels are also clustered among themselves; `farthest` counts from Module II on."""
     classifier: ClassifierConfig = field(default_factory=ClassifierConfig)
-    surrogate: ModuleConfig = field(default_factory=lambda: ModuleConfig(short_training(0.01, 300)))
-    shortlister: ModuleConfig = field(default_factory=lambda: ModuleConfig(short_training(0.01, 300)))
-    extreme: ModuleConfig = field(default_factory=lambda: ModuleConfig(short_training(0.01, 300)))
+    surrogate: ModuleConfig = field(default_factory=lambda: ModuleConfig(_training()))
+    shortlister: ModuleConfig = field(default_factory=lambda: ModuleConfig(_training()))
+    extreme: ModuleConfig = field(default_factory=lambda: ModuleConfig(_training()))
 
     def __post_init__(self) -> None:
         if any(size is not None and size < 1 for size in (self.dim, self.clusters, self.beam, self.shortlist_length)):
@@ -269,7 +275,7 @@ class Eclare(Method[EclareConfig]):
         along = c.graph.normalise(counts) if c.clusters_by == "graph" else None
         clustering = self._clusters(sparse_centroids(clean.train.Y, clean.train.X, graph=along), clean, work.seed)
         points = Points(split.X, meta_targets(split.Y, clustering))
-        dropout = c.surrogate.dropout_for(len(split))
+        dropout = c.surrogate.dropout
         E = TokenEmbeddings(data.feature_count, c.dim, scale=c.embedding_scale)
         labels = self._meta_labels(E, data.Z, clustering, counts, dropout, points.true_share(), surrogate=True)
         task = RankAll(DocumentEncoder(ResidualBlock(c.dim, dropout), E), labels, c.reduction)
@@ -284,7 +290,7 @@ class Eclare(Method[EclareConfig]):
         along = c.graph.normalise(counts) if c.clusters_by == "graph" else None
         centroids = dense_centroids(clean.train.Y, unit_rows(E.embed(SparseRows.of(clean.train.X)).numpy()), along)
         clustering = self._clusters(centroids, clean, work.seed)
-        dropout = c.shortlister.dropout_for(len(split))
+        dropout = c.shortlister.dropout
         documents, X = document_side(ResidualBlock(c.dim, dropout), E, split.X, c.freeze)
         points = Points(X, meta_targets(split.Y, clustering))
         labels = self._meta_labels(E, data.Z, clustering, counts, dropout, points.true_share())
@@ -300,7 +306,7 @@ class Eclare(Method[EclareConfig]):
         """Modules III and IV: classifiers that start at their neighbours' text, trained on shortlists."""
         c, split, G = self.config, learnable(data.train), self.config.graph.normalise(shortlister["graph"])
         E = TokenEmbeddings.of(surrogate["E"] if c.freeze else shortlister["E"])
-        dropout = c.extreme.dropout_for(len(split))
+        dropout = c.extreme.dropout
         documents, X = document_side(ResidualBlock(c.dim, dropout), E, split.X, c.freeze)
         points = Points(X, split.Y, self._candidates(E, split, shortlister, G))
         labels = self._labels(E, data.Z, G, dropout, points.true_share())

@@ -1,7 +1,7 @@
 """Make what this folder holds: `make results`. Runs what is missing, then renders everything anew.
 
-The tables and figures are those with at least one run. `runs/` keeps what the notebooks read: the comparison of methods
-and the ablations of one of them, on one dataset, without models and with the first 20 predictions of each point.
+The tables and figures are those with at least one run. `runs/` keeps all of these, without models and with the first
+20 predictions of each point, so that a machine which has only some of the runs renders the others from there.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import shutil
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import jupytext
@@ -24,9 +25,21 @@ from xcbench.files import atomic_file, write_json
 
 HERE = Path(__file__).parent
 DATASETS = ("lf-debian-4k", "lf-debian-12k", "lf-wordnet-27k")
-NOTEBOOK_DATASET = "lf-debian-4k"
-COMPARISON = "eclare/table2"
-ABLATIONS = "decaf/table6"
+
+
+class Kept(Store):
+    """What this folder keeps of runs, and in front of it the full records of this machine."""
+
+    def __init__(self, full: Store) -> None:
+        super().__init__(HERE / "runs")
+        self.full = full
+
+    def get(self, run_id: str) -> Record | None:
+        return self.full.get(run_id) or super().get(run_id)
+
+    def records(self) -> Iterator[Record]:
+        yield from self.full.records()
+        yield from (record for record in super().records() if record.id not in self.full)
 
 
 def main() -> None:
@@ -37,38 +50,40 @@ def main() -> None:
     options = parser.parse_args()
     store = Store(options.store)
     for dataset in options.datasets:
-        refresh(Shelf.of(dataset, store), run=options.run == "missing")
+        refresh(dataset, store, run=options.run == "missing")
     for source in sorted(HERE.glob("*.py")):
         if source.name != Path(__file__).name:
             execute(source)
 
 
-def refresh(shelf: Shelf, run: bool) -> None:
+def refresh(dataset: str, full: Store, run: bool) -> None:
     """Everything about one dataset."""
-    folder = HERE / shelf.data.name
+    folder, kept = HERE / dataset, Kept(full)
     shutil.rmtree(folder, ignore_errors=True)
+    shelf = Shelf.of(dataset, kept)
     used: dict[str, Record] = {}
     for name in experiments.names():
         experiment = experiments.load(name)
-        found = records(experiment, shelf, run)
+        if run:
+            tables.run_missing(experiment, [Shelf.of(dataset, full)], experiment.seeds, say=say)
+        rows = tables.runnable(experiment)
+        found = {r.id: r for row in rows for r in shelf.records(row, experiment.seeds).values()}
         if found or not experiment.rows:
             write(folder / name, experiment, shelf)
             used |= found
     draw_tradeoff(shelf, folder / "tradeoff.png")
     write_json(folder / "records.json", [record.to_json() for _, record in sorted(used.items())])
-    if shelf.data.name == NOTEBOOK_DATASET:
-        shutil.rmtree(HERE / "runs", ignore_errors=True)
-        for name in (COMPARISON, ABLATIONS):
-            for record in records(experiments.load(name), shelf, run).values():
-                keep_summary(record, Store(HERE / "runs"))
+    keep(used, dataset, kept)
 
 
-def records(experiment: Experiment, shelf: Shelf, run: bool) -> dict[str, Record]:
-    """The runs of an experiment by id, after running what is missing if that is wanted."""
-    if run:
-        tables.run_missing(experiment, [shelf], experiment.seeds, say=say)
-    rows = tables.runnable(experiment)
-    return {r.id: r for row in rows for r in shelf.records(row, experiment.seeds).values()}
+def keep(used: dict[str, Record], dataset: str, kept: Kept) -> None:
+    """Summaries of these runs on a dataset, and of no others on it."""
+    for record in [record for record in Store(kept.folder).records() if record.dataset == dataset]:
+        if record.id not in used:
+            shutil.rmtree(record.folder)
+    for record in used.values():
+        if record.id in kept.full:
+            keep_summary(record, Store(kept.folder))
 
 
 def write(stem: Path, experiment: Experiment, shelf: Shelf) -> None:

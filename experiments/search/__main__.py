@@ -22,6 +22,7 @@ def main() -> None:
     words = argparse.ArgumentParser(prog="python -m experiments.search", description=__doc__)
     words.add_argument("method")
     words.add_argument("--dataset", default="lf-debian-4k")
+    words.add_argument("--fold", type=int, default=0, help="which fifth of the training points to hold out, 0 to 4")
     words.add_argument("--only", default="", help="variants whose name begins like this")
     words.add_argument("--verbose", action="store_true")
     asked = words.parse_args()
@@ -30,7 +31,7 @@ def main() -> None:
     variants: Mapping[str, Mapping[str, Any]] = yaml.safe_load(
         (Path(__file__).parent / f"{asked.method}.yaml").read_text("utf-8")
     )
-    data = held_out(load_dataset(asked.dataset))
+    data = held_out(load_dataset(asked.dataset), fold=asked.fold)
     print(f"{data.name}: {len(data.train)} points to train on, {len(data.test)} held out")
     print("".join(f"{name:>8}" for name in METRICS), f"{'CPU s':>8}  variant", flush=True)
     for name, settings in variants.items():

@@ -8,7 +8,7 @@ from xcbench.train.cascade import CascadePredictor, FixedEncoder, as_array, fold
 from xcbench.train.devices import resolve_device
 from xcbench.train.loop import Trainable, Training, TrainReport, Work, train
 from xcbench.train.memory import MemoryEstimate, cascade_memory, estimate_memory
-from xcbench.train.modules import ModuleConfig, official_training, short_training
+from xcbench.train.modules import ModuleConfig, official_training, scaled_training
 from xcbench.train.schedules import Schedule, halving_after
 from xcbench.train.tasks import (
     FreeLabels,
@@ -54,6 +54,6 @@ __all__ = [
     "log_odds",
     "official_training",
     "resolve_device",
-    "short_training",
+    "scaled_training",
     "train",
 ]

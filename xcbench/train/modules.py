@@ -1,4 +1,4 @@
-"""How a method's modules are trained on data of any size: what DECAF and ECLARE share of it."""
+"""How a method's modules are trained on data of any size: what Astec, DECAF and ECLARE share of it."""
 
 from __future__ import annotations
 
@@ -7,34 +7,22 @@ from dataclasses import dataclass
 from xcbench.train.loop import Training
 from xcbench.train.schedules import Schedule, halving_after
 
-FEW_POINTS = 20_000
-
 
 @dataclass(frozen=True)
 class ModuleConfig:
     """How one module is trained."""
 
     training: Training
-    dropout: float | None = None
-    """None: 0.5, but 0.3 from 20,000 training points on, which are harder to learn by heart."""
+    dropout: float = 0.5
 
     def __post_init__(self) -> None:
-        if self.dropout is not None and not 0 <= self.dropout < 1:
+        if not 0 <= self.dropout < 1:
             raise ValueError(f"dropout is at least 0 and below 1, got {self.dropout}")
 
-    def dropout_for(self, points: int) -> float:
-        if self.dropout is not None:
-            return self.dropout
-        return 0.5 if points < FEW_POINTS else 0.3
 
-
-def short_training(lr: float, least_steps: int) -> Training:
-    """Four epochs, counted in steps where those would be too few updates.
-
-    What all points share learns slower than what few of them do: small data is learnt by heart there first.
-    """
-    schedule = Schedule("linear", warmup=0.1)
-    return Training(lr, 256, 4, least_steps, schedule=schedule, free_rate=0.3, block_rate=0.1)
+def scaled_training(lr: float, epochs: int, least_steps: int) -> Training:
+    """Counted in epochs, or in steps where those would be too few updates."""
+    return Training(lr, 256, epochs, least_steps, schedule=Schedule("linear", warmup=0.1))
 
 
 def official_training(lr: float, epochs: int) -> Training:
