@@ -93,9 +93,9 @@ class ClassifierConfig:
     """A free bias a label that starts at the log odds of a pair being true. The paper has no biases."""
 
 
-def _training() -> Training:
+def _training(lr: float, epochs: int, least_steps: int) -> Training:
     """Blocks and attention, which all labels share, learn slowest: small data is learnt by heart there first."""
-    return replace(scaled_training(0.01, 4, 300), free_rate=0.3, block_rate=0.1)
+    return replace(scaled_training(lr, epochs, least_steps), free_rate=0.3, block_rate=0.1)
 
 
 @dataclass(frozen=True)
@@ -126,9 +126,9 @@ class EclareConfig:
     graph: LabelGraph = field(default_factory=LabelGraph)
     """Section 3.1. Head labels are also clustered among themselves; `farthest` counts from Module II on."""
     classifier: ClassifierConfig = field(default_factory=ClassifierConfig)
-    surrogate: ModuleConfig = field(default_factory=lambda: ModuleConfig(_training()))
-    shortlister: ModuleConfig = field(default_factory=lambda: ModuleConfig(_training()))
-    extreme: ModuleConfig = field(default_factory=lambda: ModuleConfig(_training()))
+    surrogate: ModuleConfig = field(default_factory=lambda: ModuleConfig(_training(0.01, 4, 300)))
+    shortlister: ModuleConfig = field(default_factory=lambda: ModuleConfig(_training(0.01, 4, 300)))
+    extreme: ModuleConfig = field(default_factory=lambda: ModuleConfig(_training(0.02, 6, 600)))
 
     def __post_init__(self) -> None:
         if any(size is not None and size < 1 for size in (self.dim, self.clusters, self.beam, self.shortlist_length)):
