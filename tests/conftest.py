@@ -1,9 +1,13 @@
-"""What every test leaves behind: nothing."""
+"""What every test finds, and what it leaves behind: nothing."""
 
 import logging
+import signal
 from collections.abc import Iterator
 
 import pytest
+
+# A shell lets what it starts in the background ignore Ctrl-C, and every child inherits that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)
