@@ -23,7 +23,7 @@ from xcbench.threads import set_threads
 AUTHORS = {"surrogate": 4.1, "shortlister": 3.3, "extreme": 16.5}
 """CPU seconds an epoch, as noted elsewhere; not measured here."""
 
-SAME = {"clusters": 1024, "beam": 30, "freeze": True, "classifier.prior_bias": False} | {
+SAME = {"clusters": 1024, "beam": 30, "freeze": True, "classifier.fitted_bias": False} | {
     f"{module}.{key}": value
     for module in AUTHORS
     for key, value in {"training.batch_size": 255, "training.least_steps": 0, "training.epochs": 1}.items()

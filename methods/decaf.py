@@ -62,9 +62,9 @@ from xcbench.train import (
     cascade_memory,
     document_side,
     encode,
+    fit_bias,
     folded,
     learnable,
-    log_odds,
     official_training,
     scaled_training,
     train,
@@ -94,8 +94,8 @@ class DecafConfig:
     """Whether true labels that a training point's shortlist misses join it."""
     embeddings: Literal["surrogate", "pretrained"] = "surrogate"
     """Where E comes from: Module I, or text alone (then E stays fixed)."""
-    embedding_scale: float = 2.0
-    """How long E's random start is: a multiple of Kaiming's, which the paper has."""
+    embedding_scale: float = 4.0
+    """How long the rows of E are at the start: a multiple of Kaiming's, which the paper has."""
     vectors: str | None = None
     """A file of pre-trained vectors (npy, a row per feature); without one they are learnt on the training text."""
     freeze: bool = False
@@ -104,10 +104,10 @@ class DecafConfig:
     """What the classifiers of Modules II and IV are made of: z1 (text), z2 (free), or both."""
     free_start: Literal["text", "random"] = "text"
     reduction: Literal["mean", "batch"] = "batch"
-    prior_bias: bool = True
-    """Start biases at the log odds of a pair being true, and have them in Module I too; else at 0, and none there."""
-    surrogate: ModuleConfig = field(default_factory=lambda: ModuleConfig(scaled_training(0.01, 6, 300)))
-    shortlister: ModuleConfig = field(default_factory=lambda: ModuleConfig(scaled_training(0.01, 6, 300)))
+    fitted_bias: bool = True
+    """Start biases where the untrained loss is least, and have them in Module I too; else at 0, and none there."""
+    surrogate: ModuleConfig = field(default_factory=lambda: ModuleConfig(scaled_training(0.01, 8, 300)))
+    shortlister: ModuleConfig = field(default_factory=lambda: ModuleConfig(scaled_training(0.01, 8, 300)))
     extreme: ModuleConfig = field(default_factory=lambda: ModuleConfig(scaled_training(0.02, 12, 600)))
 
     def __post_init__(self) -> None:
@@ -120,7 +120,7 @@ class DecafConfig:
 def _paper(dim: int, clusters: int, beam: int, lr: float, dropout: float = 0.2) -> Patch:
     """The authors' settings; Modules II and IV learn at 0.8 times the rate of Module I."""
     patch: dict[str, Any] = {"dim": dim, "clusters": clusters, "beam": beam}
-    patch |= {"reduction": "mean", "prior_bias": False, "embedding_scale": 1.0}
+    patch |= {"reduction": "mean", "fitted_bias": False, "embedding_scale": 1.0}
     for module, epochs, rate in (("surrogate", 20, lr), ("shortlister", 10, 0.8 * lr), ("extreme", 10, 0.8 * lr)):
         patch |= {
             f"{module}.dropout": 0.5 if module == "surrogate" else dropout,
@@ -198,15 +198,15 @@ class Decaf(Method[DecafConfig]):
             run.log(f"{blank} of {data.label_count} labels have no text: their free vectors start at zero")
         seen = (data,) if clean is data else (data, clean)
         size = {"clusters": c.clusters, "cluster_factor": c.cluster_factor}
-        loss = {"reduction": c.reduction, "prior_bias": c.prior_bias}
+        loss = {"reduction": c.reduction, "fitted_bias": c.fitted_bias}
         label_side = {"freeze": c.freeze, "classifier": c.classifier, **loss}
         if c.embeddings == "pretrained":
             origin: dict[str, Any] = {"vectors": c.vectors and vectors_digest(Path(c.vectors))}
         else:
-            origin = {"module": c.surrogate, "scale": c.embedding_scale, **size, **loss}
+            origin = {"module": c.surrogate, **size, **loss}
         surrogate = run.stage(
             "surrogate", lambda work: self._surrogate(data, clean, work),
-            data=seen, config={"dim": c.dim, "embeddings": c.embeddings, **origin}, shared=True,
+            data=seen, config={"size": (c.dim, c.embedding_scale), "embeddings": c.embeddings, **origin}, shared=True,
         )  # fmt: skip
         learnt = {"module": c.shortlister, **size, **label_side} if c.shortlist == "clusters" else {}
         shortlister = run.stage(
@@ -233,16 +233,16 @@ class Decaf(Method[DecafConfig]):
         dropout = c.surrogate.dropout
         block = GatedBlock(c.dim, dropout)
         if c.embeddings == "pretrained":
-            return {"E": _pretrained(c.vectors, data, c.dim, work.seed), "encoder": folded(block)}
+            return {"E": _pretrained(c, data, work.seed), "encoder": folded(block)}
         E = TokenEmbeddings(data.feature_count, c.dim, scale=c.embedding_scale)
         clustering = self._clusters(sparse_centroids(clean.train.Y, clean.train.X), work.seed)
         targets = meta_targets(points.Y, clustering)
         U = None if data.Z is None else meta_text(data.Z, clustering)
-        labels = self._labels(E, U, clustering.K, dropout, "text", _share(targets))
-        if not c.prior_bias:
+        labels = self._labels(E, U, clustering.K, dropout, "text")
+        if not c.fitted_bias:
             labels.bias = None
         task = RankAll(DocumentEncoder(block, E), labels, c.reduction)
-        train(task, Points(points.X, targets), c.surrogate.training, work, "surrogate")
+        self._train("surrogate", task, Points(points.X, targets), work)
         return {"E": as_array(E.weight), "encoder": folded(block)}
 
     def _shortlister(self, data: Dataset, clean: Dataset, surrogate: Stage, work: StageWork) -> dict[str, Any]:
@@ -256,10 +256,10 @@ class Decaf(Method[DecafConfig]):
         targets = meta_targets(points.Y, clustering)
         U = None if data.Z is None else meta_text(data.Z, clustering)
         dropout = c.shortlister.dropout
-        labels = self._labels(E, U, clustering.K, dropout, c.classifier, _share(targets), frozen=c.freeze)
+        labels = self._labels(E, U, clustering.K, dropout, c.classifier, frozen=c.freeze)
         documents, X = document_side(GatedBlock(c.dim, dropout), E, points.X, c.freeze)
         task = RankAll(documents, labels, c.reduction)
-        train(task, Points(X, targets), c.shortlister.training, work, "shortlister")
+        self._train("shortlister", task, Points(X, targets), work)
         H, bias = all_classifiers(task, clustering.K)
         found = BeamShortlister.of(H, clustering, clustering.K, bias)
         return {
@@ -282,13 +282,12 @@ class Decaf(Method[DecafConfig]):
         c, points, L = self.config, learnable(data.train), data.label_count
         E = TokenEmbeddings.of(surrogate["E"] if shortlister["E"] is None else shortlister["E"])
         first = FixedEncoder(**shortlister["encoder"], E=as_array(E.weight))
-        candidates, length = self._candidates(self._found(shortlister), first(points.X))
-        share = points.Y.nnz / (len(points) * max(length, 1))
+        candidates = self._candidates(self._found(shortlister), first(points.X))
         dropout = c.extreme.dropout
-        labels = self._labels(E, data.Z, L, dropout, c.classifier, share, c.free_start, c.freeze)
+        labels = self._labels(E, data.Z, L, dropout, c.classifier, c.free_start, c.freeze)
         documents, X = document_side(GatedBlock(c.dim, dropout), E, points.X, c.freeze)
         task = RankShortlist(documents, labels, c.reduction)
-        train(task, Points(X, points.Y, candidates), c.extreme.training, work, "extreme")
+        self._train("extreme", task, Points(X, points.Y, candidates), work)
         W, bias = all_classifiers(task, L)
         return {
             "W": W, "bias": bias, "E": None if c.freeze else as_array(E.weight), "encoder": folded(documents.block)
@@ -306,40 +305,41 @@ class Decaf(Method[DecafConfig]):
         beam = beam_width(found.clustering.K, found.label_count, c.shortlist_length, c.beam)
         return dataclasses.replace(found, beam=beam)
 
-    def _candidates(self, found: Shortlister, x: Floats) -> tuple[Candidates, float]:
-        """What each training point is trained against, and how many labels that are on average."""
+    def _candidates(self, found: Shortlister, x: Floats) -> Candidates:
+        """What each training point is trained against."""
         L, positives = found.label_count, self.config.force_positives
         if isinstance(found, BeamShortlister):
             clusters, members = found.clusters(x).indices, SparseRows.of(found.clustering.to_csr().T.tocsr())
-            return Candidates(clusters, members, positives), float(found.clustering.sizes[clusters].sum(1).mean())
+            return Candidates(clusters, members, positives)
         labels = found.shortlist(x, min(self.config.shortlist_length, L)).indices
-        return Candidates.of_labels(labels, L, positives), float((labels >= 0).sum(1).mean())
+        return Candidates.of_labels(labels, L, positives)
 
     def _labels(
-        self, E: TokenEmbeddings, Z: sp.csr_array | None, count: int, dropout: float, parts: Parts, share: float,
+        self, E: TokenEmbeddings, Z: sp.csr_array | None, count: int, dropout: float, parts: Parts,
         start: Literal["text", "random"] = "text", frozen: bool = False,
     ) -> LabelClassifiers:  # fmt: skip
-        """Classifiers of `count` labels whose text is Z and of which a share of all pairs is true."""
+        """Classifiers of `count` labels whose text is Z."""
         D, text, block, z2 = self.config.dim, None, None, None
         if Z is not None and parts != "free":
             text, block = LabelText(E, Z, frozen), GatedBlock(D, dropout)
         if Z is None or parts != "text":
             drawn = torch.empty(count, D).uniform_(-(D**-0.5), D**-0.5)
             z2 = LabelBank(count, D, drawn if Z is None or start == "random" else E.embed(SparseRows.of(Z)))
-        bias = torch.full((count,), log_odds(share) if self.config.prior_bias else 0.0)
-        return LabelClassifiers(text, block, z2, LabelBank(count, start=bias))
+        return LabelClassifiers(text, block, z2, LabelBank(count))
+
+    def _train(self, name: str, task: RankAll | RankShortlist, points: Points, work: StageWork) -> None:
+        module: ModuleConfig = getattr(self.config, name)
+        if self.config.fitted_bias:
+            fit_bias(task, points)
+        train(task, points, module.training, work, name)
 
 
-def _pretrained(path: str | None, data: Dataset, dim: int, seed: int) -> Floats:
-    if path is not None:
-        return read_vectors(Path(path), (data.feature_count, dim))
+def _pretrained(c: DecafConfig, data: Dataset, seed: int) -> Floats:
+    if c.vectors is not None:
+        return read_vectors(Path(c.vectors), (data.feature_count, c.dim))
     texts = data.train.X if data.Z is None else sp.vstack([data.train.X, data.Z], format="csr")
     # As long as the rows of an E that starts at random: activations keep their size.
-    return math.sqrt(2) * learn_vectors(texts, dim, seed)
-
-
-def _share(targets: sp.csr_array) -> float:
-    return float(targets.nnz / max(1, math.prod(targets.shape)))
+    return c.embedding_scale * math.sqrt(2) * learn_vectors(texts, c.dim, seed)
 
 
 def _recall(found: BeamShortlister, x: Floats, Y: sp.csr_array) -> dict[str, list[float]]:

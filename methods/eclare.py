@@ -63,9 +63,9 @@ from xcbench.train import (
     as_array,
     cascade_memory,
     document_side,
+    fit_bias,
     folded,
     learnable,
-    log_odds,
     official_training,
     scaled_training,
     train,
@@ -89,8 +89,8 @@ class ClassifierConfig:
     start: Literal["graph", "text"] = "graph"
     """Where z3 starts: at (G E z)_l, or at E z_l."""
     mixture: Literal["attention", "sum"] = "attention"
-    prior_bias: bool = True
-    """A free bias a label that starts at the log odds of a pair being true. The paper has no biases."""
+    fitted_bias: bool = True
+    """A free bias a label; all start where the untrained loss is least. The paper has no biases."""
 
 
 def _training(lr: float, epochs: int, least_steps: int) -> Training:
@@ -142,7 +142,7 @@ class EclareConfig:
 def _paper(dim: int, clusters: int, beam: int, first_lr: float, lr: float) -> Patch:
     """The settings of the official configs."""
     own: dict[str, Any] = {"dim": dim, "clusters": clusters, "beam": beam, "freeze": True, "reduction": "mean"}
-    own |= {"classifier.prior_bias": False, "embedding_scale": 1.0}
+    own |= {"classifier.fitted_bias": False, "embedding_scale": 1.0}
     for name, rate, epochs in (("surrogate", first_lr, 20), ("shortlister", lr, 10), ("extreme", lr, 10)):
         own |= {f"{name}.dropout": 0.2, f"{name}.training": official_training(rate, epochs)}
     return own
@@ -277,8 +277,9 @@ class Eclare(Method[EclareConfig]):
         points = Points(split.X, meta_targets(split.Y, clustering))
         dropout = c.surrogate.dropout
         E = TokenEmbeddings(data.feature_count, c.dim, scale=c.embedding_scale)
-        labels = self._meta_labels(E, data.Z, clustering, counts, dropout, points.true_share(), surrogate=True)
+        labels = self._meta_labels(E, data.Z, clustering, counts, dropout, surrogate=True)
         task = RankAll(DocumentEncoder(ResidualBlock(c.dim, dropout), E), labels, c.reduction)
+        fit_bias(task, points)
         train(task, points, c.surrogate.training, work, "surrogate")
         return {"E": as_array(E.weight)}
 
@@ -293,8 +294,9 @@ class Eclare(Method[EclareConfig]):
         dropout = c.shortlister.dropout
         documents, X = document_side(ResidualBlock(c.dim, dropout), E, split.X, c.freeze)
         points = Points(X, meta_targets(split.Y, clustering))
-        labels = self._meta_labels(E, data.Z, clustering, counts, dropout, points.true_share())
+        labels = self._meta_labels(E, data.Z, clustering, counts, dropout)
         task = RankAll(documents, labels, c.reduction)
+        fit_bias(task, points)
         train(task, points, c.shortlister.training, work, "shortlister")
         H, bias = all_classifiers(task, clustering.K)
         return {
@@ -309,8 +311,9 @@ class Eclare(Method[EclareConfig]):
         dropout = c.extreme.dropout
         documents, X = document_side(ResidualBlock(c.dim, dropout), E, split.X, c.freeze)
         points = Points(X, split.Y, self._candidates(E, split, shortlister, G))
-        labels = self._labels(E, data.Z, G, dropout, points.true_share())
+        labels = self._labels(E, data.Z, G, dropout)
         task = RankShortlist(documents, labels, c.reduction)
+        fit_bias(task, points)
         train(task, points, c.extreme.training, work, "extreme")
         W, bias = all_classifiers(task, data.label_count)
         return {
@@ -327,24 +330,23 @@ class Eclare(Method[EclareConfig]):
 
     def _meta_labels(
         self, E: TokenEmbeddings, Z: sp.csr_array | None, clustering: Clustering, counts: sp.csr_array,
-        dropout: float, share: float, surrogate: bool = False,
+        dropout: float, surrogate: bool = False,
     ) -> LabelClassifiers:  # fmt: skip
         """Clusters as labels, with the text of all their members and the edges between these."""
         G = self.config.graph.normalise(cluster_graph(counts, clustering, self.config.graph.top))
-        return self._labels(E, None if Z is None else meta_text(Z, clustering), G, dropout, share, surrogate)
+        return self._labels(E, None if Z is None else meta_text(Z, clustering), G, dropout, surrogate)
 
     def _labels(
-        self, E: TokenEmbeddings, Z: sp.csr_array | None, G: sp.csr_array, dropout: float, share: float,
-        surrogate: bool = False,
+        self, E: TokenEmbeddings, Z: sp.csr_array | None, G: sp.csr_array, dropout: float, surrogate: bool = False,
     ) -> LabelClassifiers:  # fmt: skip
-        """Classifiers of the labels with text Z and graph G, of which a share of all pairs is true."""
+        """Classifiers of the labels with text Z and graph G."""
         c, D = self.config.classifier, self.config.dim
         free = Z is None or (c.refinement and not surrogate)
         orders = () if Z is None else range(0 if c.text else 1, c.hops + 1)
         text = None if Z is None else NeighbourText(E, Z, G, orders, frozen=self.config.freeze and not surrogate)
         z3 = LabelBank(G.shape[0], D, self._start(E, Z, G)) if free else None
         attention = ComponentAttention(len(orders) + free, D, dropout) if c.mixture == "attention" else None
-        bias = LabelBank(G.shape[0], start=torch.full((G.shape[0],), log_odds(share))) if c.prior_bias else None
+        bias = LabelBank(G.shape[0]) if c.fitted_bias else None
         return LabelClassifiers(text, [self._block(k, dropout) for k in orders], z3, bias, attention)
 
     def _block(self, order: int, dropout: float) -> nn.Module:

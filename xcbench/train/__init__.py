@@ -20,6 +20,7 @@ from xcbench.train.tasks import (
     all_classifiers,
     document_side,
     encode,
+    fit_bias,
     log_odds,
 )
 
@@ -48,6 +49,7 @@ __all__ = [
     "document_side",
     "encode",
     "estimate_memory",
+    "fit_bias",
     "folded",
     "halving_after",
     "learnable",

@@ -71,13 +71,6 @@ class Points:
     def __len__(self) -> int:
         return len(self.targets)
 
-    def true_share(self, looked_at: int = 1000) -> float:
-        """Which share of the pairs that training is about is true; of candidates, judged by the first points."""
-        if self.candidates is None:
-            return float(len(self.targets.values) / max(1, len(self) * self.targets.width))
-        listed = self.cut(np.arange(min(len(self), looked_at))).shortlists
-        return float(listed.entries.values.mean()) if listed and len(listed.entries.values) else 0.0
-
     def cut(self, rows: Longs, key: int = 0, device: torch.device | str = "cpu") -> Batch:
         """The batch of some points. `key` seeds what is drawn at random; dense features are moved to the device."""
         X = self.X.take(rows) if isinstance(self.X, SparseRows) else self.X[torch.from_numpy(rows)].to(device)

@@ -13,6 +13,7 @@ from typing import Protocol, cast
 import numpy as np
 import scipy.sparse as sp
 import torch
+from scipy.optimize import minimize_scalar
 from torch import Tensor, nn
 
 from xcbench.nn import (
@@ -29,7 +30,7 @@ from xcbench.nn import (
     weighted_sums,
 )
 from xcbench.nn.parallel import Floats, Longs
-from xcbench.train.batches import Batch
+from xcbench.train.batches import Batch, Points
 
 
 class LabelSide(Protocol):
@@ -157,6 +158,26 @@ def log_odds(share: float) -> float:
     """Where biases start if a share of all pairs is true: one-vs-all then learns what differs from that."""
     share = min(max(share, 1e-6), 0.5)
     return math.log(share / (1 - share))
+
+
+@torch.no_grad()
+def fit_bias(task: RankAll | RankShortlist, points: Points, looked_at: int = 256) -> None:
+    """Start all biases at the one value that makes the untrained task's loss least, judged by points from everywhere.
+
+    Classifiers that begin as text begin with scores: biases that ignore these leave the first steps to push every
+    score down, at the price of the text.
+    """
+    bias = task.labels.bias
+    if not (isinstance(bias, LabelBank) and len(points)):
+        return
+    batch = points.cut(np.unique(np.linspace(0, len(points) - 1, looked_at).astype(np.int64)))
+    task.eval()
+
+    def loss(value: float) -> float:
+        bias.weight.fill_(value)
+        return float(task.loss(batch))
+
+    bias.weight.fill_(minimize_scalar(loss, bounds=(-50, 10), method="bounded", options={"xatol": 0.05}).x)
 
 
 @torch.no_grad()
