@@ -21,7 +21,7 @@ from xcbench.bench.looking import keep_summary
 from xcbench.bench.scores import Shelf
 from xcbench.bench.store import Record, Store
 from xcbench.bench.tradeoff import draw_tradeoff
-from xcbench.files import atomic_file, write_json
+from xcbench.files import atomic_file
 
 HERE = Path(__file__).parent
 DATASETS = ("lf-debian-4k", "lf-debian-12k", "lf-wordnet-27k")
@@ -46,7 +46,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--datasets", nargs="+", default=DATASETS)
     parser.add_argument("--store", help="the store of full records (default: the one in XCBENCH_HOME)")
-    parser.add_argument("--run", choices=("missing", "none"), default="missing", help="none: only what the store has")
+    parser.add_argument("--run", choices=("missing", "none"), default="missing", help="none: render what has run")
     options = parser.parse_args()
     store = Store(options.store)
     for dataset in options.datasets:
@@ -72,7 +72,6 @@ def refresh(dataset: str, full: Store, run: bool) -> None:
             write(folder / name, experiment, shelf)
             used |= found
     draw_tradeoff(shelf, folder / "tradeoff.png")
-    write_json(folder / "records.json", [record.to_json() for _, record in sorted(used.items())])
     keep(used, dataset, kept)
 
 
