@@ -18,6 +18,7 @@ from scipy.special import expit
 
 from xcbench.bench import Method, Predictor, Run, Stage, StageWork, load_values, register_method, save_values
 from xcbench.data import Dataset, TopK
+from xcbench.files import atomic_file
 from xcbench.shortlist.product import best_of_product
 from xcbench.threads import default_threads
 
@@ -26,6 +27,9 @@ from .linear_svm import fit_labels
 
 ALONE = 1 << 24
 """Below so many visits of entries (a second's work) starting processes costs more than it saves."""
+
+BLOCKS = 256
+"""Of labels: what is finished of them survives when a run is stopped."""
 
 
 @dataclass(frozen=True)
@@ -86,11 +90,16 @@ class Dismec(Method[DismecConfig]):
         points_of = Y.T.tocsr()
         labels = np.flatnonzero(np.diff(points_of.indptr))
         light = X.nnz * len(labels) < ALONE
-        blocks = np.array_split(labels, min(len(labels), 1 if light else 64 * default_threads()))
+        blocks = np.array_split(labels, min(len(labels), 1 if light else BLOCKS))
+        files = [work.checkpoints / f"{number}-of-{len(blocks)}.npz" for number in range(len(blocks))]
+        missing = [number for number, file in enumerate(files) if not file.exists()]
         # Processes rather than threads, since liblinear draws from one generator a process; X is mapped, not copied.
         pool = joblib.Parallel(1 if light else default_threads(), return_as="generator")
-        jobs = (joblib.delayed(fit_labels)(X, points_of[block], **asdict(self.config)) for block in blocks)
-        W = sp.vstack(list(work.progress(pool(jobs), "labels", total=len(blocks))), format="csr")
+        jobs = (joblib.delayed(fit_labels)(X, points_of[blocks[n]], **asdict(self.config)) for n in missing)
+        for number, W in zip(missing, work.progress(pool(jobs), "labels", total=len(missing)), strict=True):
+            with atomic_file(files[number]) as part, part.open("wb") as stream:
+                sp.save_npz(stream, W)
+        W = sp.vstack([sp.load_npz(file) for file in files], format="csr")
         # Labels without points get empty rows.
         starts = np.zeros(data.label_count + 1, np.int64)
         starts[labels + 1] = np.diff(W.indptr)

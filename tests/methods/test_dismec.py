@@ -5,7 +5,9 @@ import pytest
 import scipy.sparse as sp
 
 from tests.methods.problems import needs, separable, train
+from xcbench.bench.cache import StageCache
 from xcbench.bench.config import build
+from xcbench.bench.context import RunContext
 from xcbench.bench.registry import get_method
 from xcbench.bench.toy import toy_dataset
 from xcbench.errors import InputError
@@ -43,6 +45,32 @@ def test_processes_find_what_one_finds(monkeypatch):
     together = train("dismec", data).predict(data.test.X, 5)
     assert np.array_equal(alone.indices, together.indices)
     assert np.array_equal(alone.scores, together.scores)
+
+
+def test_a_stopped_training_goes_on_where_it_was(tmp_path, monkeypatch):
+    from xcbench.methods import dismec
+
+    data, fitted = toy_dataset(), []
+    whole = train("dismec", data).Wt
+    monkeypatch.setattr(dismec, "ALONE", 0)
+    monkeypatch.setattr(dismec, "BLOCKS", 5)
+    monkeypatch.setattr(dismec, "default_threads", lambda: 1)
+    fit_labels = dismec.fit_labels
+
+    def fit_some(X, points_of, **settings):
+        if len(fitted) == 3:
+            raise KeyboardInterrupt
+        fitted.append(points_of.shape[0])
+        return fit_labels(X, points_of, **settings)
+
+    method = dismec.Dismec(dismec.DismecConfig())
+    run = RunContext(0, "cpu", data, StageCache(tmp_path), method)
+    monkeypatch.setattr(dismec, "fit_labels", fit_some)
+    with pytest.raises(KeyboardInterrupt):
+        method.fit(data, run)
+    monkeypatch.setattr(dismec, "fit_labels", lambda *job, **settings: fitted.append(0) or fit_labels(*job, **settings))
+    assert (method.fit(data, run).Wt != whole).nnz == 0
+    assert len(fitted) == 5
 
 
 def test_pruning_drops_small_weights_and_nothing_else():
