@@ -197,18 +197,18 @@ class Decaf(Method[DecafConfig]):
         elif blank := int((np.diff(data.Z.indptr) == 0).sum()):
             run.log(f"{blank} of {data.label_count} labels have no text: their free vectors start at zero")
         seen = (data,) if clean is data else (data, clean)
-        size = {"clusters": c.clusters, "cluster_factor": c.cluster_factor}
+        fan_out = {"clusters": c.clusters, "cluster_factor": c.cluster_factor}
         loss = {"reduction": c.reduction, "fitted_bias": c.fitted_bias}
         label_side = {"freeze": c.freeze, "classifier": c.classifier, **loss}
         if c.embeddings == "pretrained":
             origin: dict[str, Any] = {"vectors": c.vectors and vectors_digest(Path(c.vectors))}
         else:
-            origin = {"module": c.surrogate, **size, **loss}
+            origin = {"module": c.surrogate, **fan_out, **loss}
         surrogate = run.stage(
             "surrogate", lambda work: self._surrogate(data, clean, work),
             data=seen, config={"size": (c.dim, c.embedding_scale), "embeddings": c.embeddings, **origin}, shared=True,
         )  # fmt: skip
-        learnt = {"module": c.shortlister, **size, **label_side} if c.shortlist == "clusters" else {}
+        learnt = {"module": c.shortlister, **fan_out, **label_side} if c.shortlist == "clusters" else {}
         shortlister = run.stage(
             "shortlister", lambda work: self._shortlister(data, clean, surrogate, work),
             data=seen, config={"shortlist": c.shortlist, **learnt}, after=[surrogate],
@@ -329,9 +329,7 @@ class Decaf(Method[DecafConfig]):
 
     def _train(self, name: str, task: RankAll | RankShortlist, points: Points, work: StageWork) -> None:
         module: ModuleConfig = getattr(self.config, name)
-        if self.config.fitted_bias:
-            fit_bias(task, points)
-        train(task, points, module.training, work, name)
+        train(task, points, module.training, work, name, fit_bias if self.config.fitted_bias else None)
 
 
 def _pretrained(c: DecafConfig, data: Dataset, seed: int) -> Floats:

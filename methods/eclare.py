@@ -279,8 +279,7 @@ class Eclare(Method[EclareConfig]):
         E = TokenEmbeddings(data.feature_count, c.dim, scale=c.embedding_scale)
         labels = self._meta_labels(E, data.Z, clustering, counts, dropout, surrogate=True)
         task = RankAll(DocumentEncoder(ResidualBlock(c.dim, dropout), E), labels, c.reduction)
-        fit_bias(task, points)
-        train(task, points, c.surrogate.training, work, "surrogate")
+        train(task, points, c.surrogate.training, work, "surrogate", fit_bias)
         return {"E": as_array(E.weight)}
 
     def _shortlister(self, data: Dataset, clean: Dataset, surrogate: Stage, work: StageWork) -> dict[str, Any]:
@@ -296,8 +295,7 @@ class Eclare(Method[EclareConfig]):
         points = Points(X, meta_targets(split.Y, clustering))
         labels = self._meta_labels(E, data.Z, clustering, counts, dropout)
         task = RankAll(documents, labels, c.reduction)
-        fit_bias(task, points)
-        train(task, points, c.shortlister.training, work, "shortlister")
+        train(task, points, c.shortlister.training, work, "shortlister", fit_bias)
         H, bias = all_classifiers(task, clustering.K)
         return {
             "H": H, "bias": bias, "encoder": folded(documents.block), "E": None if c.freeze else as_array(E.weight),
@@ -313,8 +311,7 @@ class Eclare(Method[EclareConfig]):
         points = Points(X, split.Y, self._candidates(E, split, shortlister, G))
         labels = self._labels(E, data.Z, G, dropout)
         task = RankShortlist(documents, labels, c.reduction)
-        fit_bias(task, points)
-        train(task, points, c.extreme.training, work, "extreme")
+        train(task, points, c.extreme.training, work, "extreme", fit_bias)
         W, bias = all_classifiers(task, data.label_count)
         return {
             "W": W, "bias": bias, "encoder": folded(documents.block), "E": None if c.freeze else as_array(E.weight),

@@ -373,12 +373,12 @@ def test_a_killed_run_ends_like_an_unbroken_one(tmp_path, monkeypatch):
     whole = method.fit(data, context(method, data, tmp_path / "whole")).predict(data.test.X, 5)
     cut, steps = Points.cut, 0
 
-    def killed(self, *arguments):
+    def killed(self, *arguments, **options):
         nonlocal steps
         steps += 1
         if steps in (5, 14, 23):
             raise KeyboardInterrupt
-        return cut(self, *arguments)
+        return cut(self, *arguments, **options)
 
     monkeypatch.setattr(Points, "cut", killed)
     kills = 0

@@ -174,6 +174,27 @@ def test_a_finished_half_continues_to_the_same_end(tmp_path):
     assert same(parameters(resumed), parameters(task))
 
 
+def test_what_comes_before_the_first_step_is_not_repeated_by_a_training_that_goes_on(tmp_path):
+    begun = []
+
+    def fill(module, points):
+        begun.append(len(points))
+        with torch.no_grad():
+            module.labels.bias.weight.fill_(-3.0)
+
+    eager = Training(epochs=3, batch_size=16, lr=0.02, checkpoint_seconds=0)
+    task, points = toy()
+    with torch.no_grad():
+        task.labels.bias.weight.fill_(-3.0)
+    train(task, points, eager, QUIET)
+    work = Work(device="cpu", checkpoints=tmp_path, log=lambda line: None)
+    for _ in range(2):  # the second one finds a checkpoint behind the last step
+        begun_here, _ = toy()
+        train(begun_here, points, eager, work, begin=fill)
+        assert same(parameters(begun_here), parameters(task))
+    assert begun == [len(points)]
+
+
 def test_a_checkpoint_of_another_training_is_left_alone(tmp_path):
     work = Work(device="cpu", checkpoints=tmp_path, log=lambda line: None)
     eager = Training(epochs=1, batch_size=16, checkpoint_seconds=0)

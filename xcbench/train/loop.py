@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol, cast, runtime_checkable
+from typing import Any, Literal, Protocol, TypeAlias, cast, runtime_checkable
 
 import numpy as np
 import torch
@@ -38,6 +38,10 @@ class Trainable(Protocol):
 
     def loss(self, batch: Batch) -> Tensor:
         """A mean over the batch: over its points, unless a method `loss_terms(batch)` counts something else."""
+
+
+Begin: TypeAlias = Callable[[nn.Module, Points], None]
+"""What is still to be done to a module that has not learnt yet; a training that goes on from a checkpoint skips it."""
 
 
 @dataclass(frozen=True)
@@ -134,9 +138,10 @@ class _Plan:
 
 
 def train(
-    module: nn.Module, points: Points, settings: Training, work: WorkLike | None = None, name: str = "module"
-) -> TrainReport:
-    """Train the module in place and leave it in eval mode.
+    module: nn.Module, points: Points, settings: Training, work: WorkLike | None = None, name: str = "module",
+    begin: Begin | None = None,
+) -> TrainReport:  # fmt: skip
+    """Train the module in place and leave it in eval mode. `begin` comes before the first step of all.
 
     The same seed and threads give the same parameters, bit for bit on a CPU, whether or not the process was killed
     on the way: it goes on from its last checkpoint in `work.checkpoints`.
@@ -151,7 +156,7 @@ def train(
     work.log(f"{name}: {plan.steps} steps on {device}, about {estimate}")
     check_fits(estimate, name, device)
     with freed_memory_kept(), _threads_for(estimate):
-        return _Run(module.to(device), points, settings, plan, device, together, work, name).to_the_end()
+        return _Run(module.to(device), points, settings, plan, device, together, work, name).to_the_end(begin)
 
 
 def _plan(points: int, settings: Training, seed: int, name: str) -> _Plan:
@@ -181,10 +186,12 @@ class _Run:
         self.epoch_loss = torch.zeros((), dtype=torch.float64, device=device)  # of the points below, added up
         self.epoch_points = 0
 
-    def to_the_end(self) -> TrainReport:
+    def to_the_end(self, begin: Begin | None) -> TrainReport:
+        plan, step = self.plan, self._resume()
+        if step == 0 and begin is not None:
+            begin(self.module, self.points)
         self.module.train()
         self.together.begin_alike(self.module)
-        plan, step = self.plan, self._resume()
         total, done = plan.points_before(plan.steps), plan.points_before(step)
         with Progress(self.name, total, done, self.work.log, self.together.rank == 0) as progress:
             while step < plan.steps:

@@ -161,16 +161,18 @@ def log_odds(share: float) -> float:
 
 
 @torch.no_grad()
-def fit_bias(task: RankAll | RankShortlist, points: Points, looked_at: int = 256) -> None:
+def fit_bias(task: nn.Module, points: Points, looked_at: int = 256) -> None:
     """Start all biases at the one value that makes the untrained task's loss least, judged by points from everywhere.
 
     Classifiers that begin as text begin with scores: biases that ignore these leave the first steps to push every
     score down, at the price of the text.
     """
+    assert isinstance(task, RankAll | RankShortlist)
     bias = task.labels.bias
     if not (isinstance(bias, LabelBank) and len(points)):
         return
-    batch = points.cut(np.unique(np.linspace(0, len(points) - 1, looked_at).astype(np.int64)))
+    seen = np.unique(np.linspace(0, len(points) - 1, looked_at).astype(np.int64))
+    batch = points.cut(seen, device=bias.weight.device)
     task.eval()
 
     def loss(value: float) -> float:
