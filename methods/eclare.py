@@ -118,6 +118,8 @@ class EclareConfig:
     """Whether the neighbours of a training point's candidates are candidates too."""
     game: GameMode = "code"
     """GAME's form, for clusters and for labels: the authors' code's, the paper's, or none."""
+    game_power: float = 0.25
+    """GAME spreads labels' probabilities raised to this power; the paper has 1. Those of a free E fall steeply."""
     freeze: bool = False
     """Keep E fixed after Module I. The paper does; small data needs an E that learns on."""
     reduction: Literal["mean", "batch"] = "batch"
@@ -135,6 +137,8 @@ class EclareConfig:
             raise ValueError("dim, clusters, beam and shortlist_length are at least 1")
         if not self.cluster_factor > 0:
             raise ValueError(f"cluster_factor is greater than 0, got {self.cluster_factor}")
+        if not 0 < self.game_power <= 1:
+            raise ValueError(f"game_power is greater than 0 and at most 1, got {self.game_power}")
         if self.classifier.hops < 1:
             raise ValueError(f"classifier.hops is at least 1, got {self.classifier.hops}")
 
@@ -142,7 +146,7 @@ class EclareConfig:
 def _paper(dim: int, clusters: int, beam: int, first_lr: float, lr: float) -> Patch:
     """The settings of the official configs."""
     own: dict[str, Any] = {"dim": dim, "clusters": clusters, "beam": beam, "freeze": True, "reduction": "mean"}
-    own |= {"classifier.fitted_bias": False, "embedding_scale": 1.0}
+    own |= {"classifier.fitted_bias": False, "embedding_scale": 1.0, "game_power": 1.0}
     for name, rate, epochs in (("surrogate", first_lr, 20), ("shortlister", lr, 10), ("extreme", lr, 10)):
         own |= {f"{name}.dropout": 0.2, f"{name}.training": official_training(rate, epochs)}
     return own
@@ -220,7 +224,7 @@ class Eclare(Method[EclareConfig]):
         run.report("component_weight", mean_by_frequency(extreme["strengths"], data.label_frequency))
         found = self._beam(shortlister)
         kept = self.config.beam or self.config.shortlist_length  # in labels now
-        game = Game(self.config.graph.normalise(shortlister["graph"]), kept, self.config.game)
+        game = Game(self.config.graph.normalise(shortlister["graph"]), kept, self.config.game, self.config.game_power)
         frozen = self.config.freeze
         first, second = (
             FixedEncoder(**stage["encoder"], E=(surrogate if frozen else stage)["E"])

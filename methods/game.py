@@ -27,25 +27,28 @@ class GameConfig:
     beam: int = 50
     mode: Literal["code", "paper"] = "code"
     """`paper` is top-B(p G^T), which lets go of the method's own scores."""
+    power: float = 1.0
+    """Below 1 for methods whose scores fall steeply from place to place."""
     graph: LabelGraph = field(default_factory=LabelGraph)
 
     def __post_init__(self) -> None:
-        if self.beam < 1:
-            raise ValueError("beam is at least 1")
+        if self.beam < 1 or not 0 < self.power <= 1:
+            raise ValueError("beam is at least 1, power greater than 0 and at most 1")
 
 
 class GameRescorer(Rescorer):
     """The normalised label graph."""
 
-    def __init__(self, graph: sp.csr_array, beam: int, mode: Literal["code", "paper"]) -> None:
-        self.game = Game(graph, beam, mode)
+    def __init__(self, graph: sp.csr_array, beam: int, mode: Literal["code", "paper"], power: float = 1.0) -> None:
+        self.game = Game(graph, beam, mode, power)
 
     def rescore(self, predictions: TopK) -> TopK:
         spread = self.game(predictions.cut(self.game.beam))
         return spread.cut(predictions.k).padded(predictions.k)
 
     def save(self, folder: Path) -> None:
-        save_values(folder, {"graph": self.game.graph, "beam": self.game.beam, "mode": self.game.mode})
+        game = self.game
+        save_values(folder, {"graph": game.graph, "beam": game.beam, "mode": game.mode, "power": game.power})
 
     @classmethod
     def load(cls, folder: Path) -> GameRescorer:
@@ -71,4 +74,5 @@ class GameReranker(Reranker[GameConfig]):
         return {"graph": graph}
 
     def fit(self, data: Dataset, run: Run) -> GameRescorer:
-        return GameRescorer(self.stages(data, run)["graph"]["G"], self.config.beam, self.config.mode)
+        c = self.config
+        return GameRescorer(self.stages(data, run)["graph"]["G"], c.beam, c.mode, c.power)

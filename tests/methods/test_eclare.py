@@ -417,13 +417,13 @@ def test_prediction_is_the_dense_formula(mode, folder):
     p = expit(model.first(data.test.X) @ predictor.shortlister.H.T + predictor.shortlister.bias)
     r = expit(model.second(data.test.X) @ found["extreme"]["W"].T + found["extreme"]["bias"])
     G, G_M = predictor.game.graph.toarray(), predictor.shortlister.game.graph.toarray()
-    M = predictor.shortlister.clustering.cluster_of
+    M, t = predictor.shortlister.clustering.cluster_of, method.config.game_power
     if mode == "code":
         s = (p / 2 + p @ G_M / 2)[:, M] * r
         s = _only_best(s, predictor.game.beam)
-        s = s / 2 + _only_best(s @ G, predictor.game.beam) / 2
+        s = (s**t / 2 + _only_best(s**t @ G, predictor.game.beam) / 2) ** (1 / t)
     elif mode == "paper":
-        s = (p @ G_M.T)[:, M] * (r @ G.T)
+        s = (p @ G_M.T)[:, M] * (r**t @ G.T) ** (1 / t)
     else:
         s = p[:, M] * r
     found = model.predict(data.test.X, 10)

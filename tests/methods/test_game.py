@@ -89,7 +89,10 @@ def test_a_dry_run_shows_whether_the_graph_is_cached(tmp_path, monkeypatch):
     assert note.key == graph.key
 
 
-@pytest.mark.parametrize(("key", "value"), [("beam", 0), ("graph.restart", 1.5), ("graph.top", 0), ("mode", "off")])
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("beam", 0), ("graph.restart", 1.5), ("graph.top", 0), ("mode", "off"), ("power", 0.0), ("power", 2.0)],
+)
 def test_settings_out_of_range_are_refused(key, value):
     with pytest.raises(InputError, match=key.removeprefix("graph.")):
         build(get_reranker("game").config_type, {key: value})

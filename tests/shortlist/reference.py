@@ -29,12 +29,12 @@ def keep_largest(S, k):
     return dense(top, S.shape[1])
 
 
-def dense_game(P, G, beam, mode):
+def dense_game(P, G, beam, mode, power=1.0):
     if mode == "off":
         return P
-    if mode == "paper":
-        return keep_largest(P @ G.T, beam)
-    return 0.5 * P + 0.5 * keep_largest(P @ G, beam)
+    P = P**power
+    spread = keep_largest(P @ G.T, beam) if mode == "paper" else 0.5 * P + 0.5 * keep_largest(P @ G, beam)
+    return spread ** (1 / power)
 
 
 def sigma(logits):

@@ -26,18 +26,18 @@ def cluster_probabilities(X, H, b, beam, G=None, mode="off"):
     return dense_game(P, G, beam, mode)
 
 
-def plain_prediction(X, W, c, p, cluster_of, k, G=None, mode="off", beam=0):
+def plain_prediction(X, W, c, p, cluster_of, k, G=None, mode="off", beam=0, power=1.0):
     """The equations of the fact sheet, all labels of all points at once."""
     p_of_label = p[:, cluster_of]
     listed = p_of_label > 0
     r = np.where(listed, sigma(X @ W.T + c), 0)
     if mode == "paper":
-        s = (r @ G.T) * p_of_label
+        s = (r**power @ G.T) ** (1 / power) * p_of_label
         return best(np.where(listed, s, -np.inf).astype(np.float32), k)
     s = r * p_of_label
     if mode == "code":
         kept = dense(best(np.where(listed, s, -np.inf).astype(np.float32), beam), len(W))
-        s = dense_game(kept, G, beam, "code")
+        s = dense_game(kept, G, beam, "code", power)
         listed = s > 0
     return best(np.where(listed, s, -np.inf).astype(np.float32), k)
 
@@ -50,19 +50,20 @@ def plain_prediction(X, W, c, p, cluster_of, k, G=None, mode="off", beam=0):
     beam=st.integers(1, 15),
     k=st.integers(1, 50),
     mode=st.sampled_from(["paper", "code", "off", None]),
+    power=st.sampled_from([1.0, 0.25]),
     seed=st.integers(0, 2**31),
 )
-def test_predictions_are_the_equations(n, K, L, beam, k, mode, seed):
+def test_predictions_are_the_equations(n, K, L, beam, k, mode, power, seed):
     """Clusters of any size, empty ones too; beams beyond K; more labels wanted than there are."""
     rng, H, b, W, c, (Xc, Xl), clustering = world(seed, n, K, L)
     beam_in = min(beam, K)
     G_clusters, G_labels = random_graph(rng, K), random_graph(rng, L)
-    games = (None, None) if mode is None else (Game(G_clusters, beam_in, mode), Game(G_labels, beam, mode))
+    games = (None, None) if mode is None else (Game(G_clusters, beam_in, mode), Game(G_labels, beam, mode, power))
     shortlister = BeamShortlister.of(H, clustering, beam, b, games[0])
     found = BeamPredictor.of(shortlister, W, c, games[1]).predict(Xc, Xl, k)
     p = cluster_probabilities(Xc, H, b, beam_in, G_clusters.toarray().astype(np.float64), mode or "off")
     expected = plain_prediction(
-        Xl, W, c, p, clustering.cluster_of, k, G_labels.toarray().astype(np.float64), mode or "off", beam
+        Xl, W, c, p, clustering.cluster_of, k, G_labels.toarray().astype(np.float64), mode or "off", beam, power
     )
     assert found.indices.shape == (n, k)
     np.testing.assert_allclose(dense(found, L), dense(expected, L), rtol=1e-4, atol=1e-6)
@@ -145,7 +146,7 @@ def test_the_game_over_labels_may_differ_from_that_over_clusters():
 
 def test_saved_and_loaded(tmp_path):
     rng, H, b, W, c, (Xc, Xl), clustering = world(0, 9, 5, 17)
-    games = [Game(random_graph(rng, count), 3, mode) for count, mode in ((5, "code"), (17, "paper"))]
+    games = [Game(random_graph(rng, count), 3, mode, 0.5) for count, mode in ((5, "code"), (17, "paper"))]
     shortlister = BeamShortlister.of(H, clustering, 3, b, games[0])
     predictor = BeamPredictor.of(shortlister, W, c, games[1])
     predictor.save(tmp_path / "predictor")

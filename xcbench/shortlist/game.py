@@ -24,9 +24,9 @@ from xcbench.shortlist.tables import add, collect, table_size
 GameMode: TypeAlias = Literal["paper", "code", "off"]
 
 
-def game(P: TopK | sp.csr_array, graph: sp.csr_array, beam: int, mode: GameMode = "code") -> TopK:
+def game(P: TopK | sp.csr_array, graph: sp.csr_array, beam: int, mode: GameMode = "code", power: float = 1.0) -> TopK:
     """Re-rank once; see `Game`."""
-    return Game(graph, beam, mode)(P)
+    return Game(graph, beam, mode, power)(P)
 
 
 @dataclass(frozen=True)
@@ -35,17 +35,23 @@ class Game:
 
     paper: top-beam(P Gᵀ). code (the authors' own): P / 2 + top-beam(P G) / 2, so that up to `beam` new labels join
     those of P. off: P as it is. P is taken whole; cut it to the beam beforehand where it is longer.
+
+    With a `power` t other than 1 the sums are power means: P^t is spread, and the result raised to 1/t. Of scores that
+    fall steeply from place to place a plain sum would have the first label's neighbours outrank all that comes second.
     """
 
     graph: sp.csr_array  # [M, M]
     beam: int
     mode: GameMode = "code"
+    power: float = 1.0
 
     def __post_init__(self) -> None:
         if self.mode not in ("paper", "code", "off"):
             raise InputError(f"GAME's mode is paper, code or off, got {self.mode!r}")
         if self.graph.shape[0] != self.graph.shape[1] or self.beam < 1:
             raise InputError(f"GAME needs a square graph and a beam, got {self.graph.shape} and {self.beam}")
+        if not 0 < self.power <= 1:
+            raise InputError(f"GAME's power is greater than 0 and at most 1, got {self.power}")
 
     def __call__(self, P: TopK | sp.csr_array) -> TopK:
         """Best first; as many columns as the longest row may need."""
@@ -79,7 +85,11 @@ class Game:
         rows = len(indptr) - 1
         out = TopK(np.empty((rows, width), np.int32), np.empty((rows, width), np.float32))
         keep = 0.5 if self.mode == "code" else 0.0
+        if self.power != 1:
+            probabilities = np.maximum(probabilities, 0) ** np.float32(self.power)  # padding is minus infinity
         _spread(indptr, labels, probabilities, *self.along, self.beam, np.float32(keep), out.indices, out.scores)
+        if self.power != 1:
+            np.power(out.scores, np.float32(1 / self.power), out=out.scores, where=out.indices >= 0)
         return out
 
     @cached_property
@@ -98,7 +108,8 @@ def game_parts(game: Game | None) -> tuple[dict[str, Any] | None, dict[str, npt.
     if game is None:
         return None, {}
     graph = rows_of(game.graph)
-    return {"beam": game.beam, "mode": game.mode}, {f"graph.{name}": part for name, part in graph._asdict().items()}
+    settings = {"beam": game.beam, "mode": game.mode, "power": game.power}
+    return settings, {f"graph.{name}": part for name, part in graph._asdict().items()}
 
 
 def game_from(settings: dict[str, Any] | None, arrays: dict[str, npt.NDArray[Any]]) -> Game | None:
@@ -106,7 +117,7 @@ def game_from(settings: dict[str, Any] | None, arrays: dict[str, npt.NDArray[Any
         return None
     indptr, indices, data = (arrays[f"graph.{name}"] for name in Rows._fields)
     count = len(indptr) - 1
-    return Game(sp.csr_array((data, indices, indptr), shape=(count, count)), settings["beam"], settings["mode"])
+    return Game(sp.csr_array((data, indices, indptr), shape=(count, count)), **settings)
 
 
 def _rows_of(P: TopK | sp.csr_array) -> Rows:

@@ -75,7 +75,7 @@ class BeamPredictor:
         clustering = self.shortlister.clustering
         candidates = (X, likely.indices, likely.scores, clustering.indptr, clustering.indices, self.W, self.bias)
         if self.game is not None and self.game.mode == "paper":
-            _score_and_spread(*candidates, *self.game.rows, out.indices, out.scores)
+            _score_and_spread(*candidates, *self.game.rows, np.float32(self.game.power), out.indices, out.scores)
         else:
             _score(*candidates, out.indices, out.scores)
         return out
@@ -140,10 +140,11 @@ def _score_and_spread(
     graph_indptr: npt.NDArray[np.int64],
     graph_indices: npt.NDArray[np.int32],
     graph_data: npt.NDArray[np.float32],
+    power: np.float32,
     out_labels: npt.NDArray[np.int32],
     out_scores: npt.NDArray[np.float32],
 ) -> None:
-    """ECLARE's equation: s_l = p_m * sum over the shortlist of G_lj sigma(<w_j, x>)."""
+    """ECLARE's equation: s_l = p_m * sum over the shortlist of G_lj sigma(<w_j, x>), that sum as a power mean."""
     most = most_members(clusters, indptr)
     size = table_size(most)
     held, own = np.empty(size, np.int32), np.empty(size, np.float32)
@@ -153,7 +154,7 @@ def _score_and_spread(
         for cluster in clusters[i]:
             if cluster >= 0:
                 for m in range(indptr[cluster], indptr[cluster + 1]):
-                    add(held, own, members[m], _probability(X[i], W, bias, m))
+                    add(held, own, members[m], _probability(X[i], W, bias, m) ** power)
         count = 0
         for place, cluster in enumerate(clusters[i]):
             if cluster >= 0:
@@ -163,6 +164,6 @@ def _score_and_spread(
                         slot = slot_of(held, graph_indices[g])
                         if held[slot] != -1:
                             spread += graph_data[g] * own[slot]
-                    keys[count] = key_of(probabilities[i, place] * spread, members[m])
+                    keys[count] = key_of(probabilities[i, place] * spread ** (1 / power), members[m])
                     count += 1
         write_best(keys, count, out_labels[i], out_scores[i])
