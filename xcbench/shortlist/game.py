@@ -57,7 +57,7 @@ class Game:
         """Best first; as many columns as the longest row may need."""
         if self.mode == "off":
             return P if isinstance(P, TopK) else TopK.from_csr(P)
-        indptr, labels, probabilities = _rows_of(P)
+        indptr, labels, probabilities = self._raised(P)
         if labels.max(initial=-1) >= self.graph.shape[0]:
             raise InputError(f"a graph of {self.graph.shape[0]} labels cannot re-rank label {labels.max()}")
         width = self.width(int(np.diff(indptr).max(initial=0)))
@@ -73,7 +73,7 @@ class Game:
 
     def block(self, P: TopK) -> TopK:
         """One block of points, on the calling thread."""
-        return P if self.mode == "off" else self.spread(*_rows_of(P), self.width(P.k))
+        return P if self.mode == "off" else self.spread(*self._raised(P), self.width(P.k))
 
     def spread(
         self,
@@ -82,15 +82,20 @@ class Game:
         probabilities: npt.NDArray[np.float32],
         width: int,
     ) -> TopK:
+        """Of probabilities that are raised to the power already."""
         rows = len(indptr) - 1
         out = TopK(np.empty((rows, width), np.int32), np.empty((rows, width), np.float32))
         keep = 0.5 if self.mode == "code" else 0.0
-        if self.power != 1:
-            probabilities = np.maximum(probabilities, 0) ** np.float32(self.power)  # padding is minus infinity
         _spread(indptr, labels, probabilities, *self.along, self.beam, np.float32(keep), out.indices, out.scores)
         if self.power != 1:
             np.power(out.scores, np.float32(1 / self.power), out=out.scores, where=out.indices >= 0)
         return out
+
+    def _raised(self, P: TopK | sp.csr_array) -> Rows:
+        rows = _rows_of(P)
+        if self.power == 1:
+            return rows
+        return rows._replace(data=np.maximum(rows.data, 0) ** np.float32(self.power))  # padding is minus infinity
 
     @cached_property
     def rows(self) -> Rows:
