@@ -183,6 +183,26 @@ def test_a_damaged_stage_is_computed_again(cache, data, trace, caplog):
     assert "computing stage rank again" in caplog.text
 
 
+def test_a_continued_stage_costs_what_led_to_its_checkpoints_too(cache, data):
+    """Of three processes that died, two had saved something, 100 and 50 s after they began."""
+
+    def save_and_die(work):
+        (work.checkpoints / "half").write_text("done")
+        raise RuntimeError("no")
+
+    def die(work):
+        raise RuntimeError("no")
+
+    for compute, seconds in ((save_and_die, 100), (save_and_die, 50), (die, 0)):
+        with pytest.raises(RuntimeError):
+            context(cache, data).stage("x", compute).read()
+        (record,) = cache.folder.glob("*.checkpoints/attempt.json")
+        began = json.loads(record.read_text())
+        record.write_text(json.dumps(began | {"started": began["started"] - seconds}))
+    context(cache, data).stage("x", lambda work: {"found": True}).read()
+    assert cache.entries()[0].note.seconds == pytest.approx(150, abs=5)
+
+
 def test_a_failed_stage_leaves_no_entry_and_keeps_its_checkpoints(cache, data):
     def fail(work):
         (work.checkpoints / "half").write_text("done")

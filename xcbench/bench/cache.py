@@ -26,6 +26,9 @@ from xcbench.files import atomic_folder, home, write_json
 
 _log = logging.getLogger(__name__)
 
+ATTEMPT = "attempt.json"
+"""Beside a stage's checkpoints: when the process that writes them began, and what earlier ones had spent."""
+
 
 @dataclass(frozen=True)
 class StageNote:
@@ -37,6 +40,7 @@ class StageNote:
     inputs: Mapping[str, Any]
     """Everything that the key is made of, for people."""
     seconds: float
+    """Of the process that finished it, and of earlier ones as far as it went on from their checkpoints."""
     peak_memory: int
     created: float
     code: str
@@ -99,11 +103,13 @@ class StageCache:
                 return *done, False
             checkpoints = self.checkpoints(owner, name, key)
             _prepare(folder, checkpoints, keep_checkpoints=not redo)
+            earlier = _begin_attempt(checkpoints)
             with Meter() as meter:
                 values = work(checkpoints)
             if not isinstance(values, Mapping):
                 raise TypeError(f"stage {name} must return a dict of values, got {type(values).__name__}")
-            note = StageNote(name, owner, key, inputs, meter.seconds, meter.peak_memory, time.time(), code_digest())
+            seconds = earlier + meter.seconds
+            note = StageNote(name, owner, key, inputs, seconds, meter.peak_memory, time.time(), code_digest())
             with in_plain_words(self.folder), atomic_folder(folder) as part:
                 save_values(part, values)
                 write_json(part / "stage.json", asdict(note))
@@ -148,6 +154,18 @@ def _prepare(folder: Path, checkpoints: Path, keep_checkpoints: bool) -> None:
     if not keep_checkpoints:
         shutil.rmtree(checkpoints, ignore_errors=True)
     checkpoints.mkdir(parents=True, exist_ok=True)
+
+
+def _begin_attempt(checkpoints: Path) -> float:
+    """Note that a process sets to work; returns the seconds that earlier ones spent until their last checkpoints."""
+    record, saved = checkpoints / ATTEMPT, [path.stat().st_mtime for path in checkpoints.rglob("*") if path.is_file()]
+    try:
+        last = json.loads(record.read_text("utf-8"))
+        seconds = float(last["earlier"]) + max(max(saved) - float(last["started"]), 0.0)
+    except (OSError, ValueError, TypeError, KeyError):
+        seconds = 0.0
+    write_json(record, {"started": time.time(), "earlier": seconds})
+    return seconds
 
 
 def _read_note(folder: Path) -> StageNote | None:
