@@ -158,10 +158,11 @@ def _prepare(folder: Path, checkpoints: Path, keep_checkpoints: bool) -> None:
 
 def _begin_attempt(checkpoints: Path) -> float:
     """Note that a process sets to work; returns the seconds that earlier ones spent until their last checkpoints."""
-    record, saved = checkpoints / ATTEMPT, [path.stat().st_mtime for path in checkpoints.rglob("*") if path.is_file()]
+    record = checkpoints / ATTEMPT
     try:
         last = json.loads(record.read_text("utf-8"))
-        seconds = float(last["earlier"]) + max(max(saved) - float(last["started"]), 0.0)
+        saved = max(path.stat().st_mtime for path in checkpoints.rglob("*") if path.is_file())
+        seconds = float(last["earlier"]) + max(saved - float(last["started"]), 0.0)
     except (OSError, ValueError, TypeError, KeyError):
         seconds = 0.0
     write_json(record, {"started": time.time(), "earlier": seconds})
