@@ -117,7 +117,7 @@ def plain_eclare(m, r0):
 
 
 @pytest.mark.parametrize(("block", "plain"), [(GatedBlock, plain_decaf), (ResidualBlock, plain_eclare)])
-@pytest.mark.parametrize("rows", [1, 700])
+@pytest.mark.parametrize("rows", [1, 700, 2600])  # one piece of rows and several
 def test_fused_blocks_equal_their_equations_with_dropout_and_gradients(block, plain, rows):
     ours = scattered(block(D, 0.3))
     reference = copy.deepcopy(ours).double()

@@ -145,7 +145,7 @@ def numbers_of_row(noise: Noise, row: int, width: int) -> npt.NDArray[np.uint16]
 
 
 @kernel
-def _relu_dropout_rows(first: int, last: int, x: Floats, noise: Noise, out: Floats) -> None:
+def relu_dropout_rows(first: int, last: int, x: Floats, noise: Noise, out: Floats) -> None:
     for i in range(first, last):
         numbers = numbers_of_row(noise, i, x.shape[1])
         for j in range(x.shape[1]):
@@ -167,7 +167,7 @@ class _ReluDropout(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, noise: Noise) -> Tensor:
         x = x.contiguous()
         out = torch.empty_like(x)
-        share_rows(_relu_dropout_rows, len(x), x.numel(), x, noise, out)
+        share_rows(relu_dropout_rows, len(x), x.numel(), x, noise, out)
         ctx.save_for_backward(out)
         ctx.scale = noise.scale
         return out

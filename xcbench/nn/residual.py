@@ -1,11 +1,13 @@
 """The one operation under the embedding blocks: rows of the form W drop(ReLU(r)) + b + skip (.) r + gate (.) z.
 
 DECAF's gates and ECLARE's scalar are folded into W, b, skip and gate by the blocks: a D x D product instead of a pass
-over every label. What is left beside matrix products is one pass forward and one back.
+over every label. What is left beside matrix products is one pass forward and one back, and where the rows themselves
+are wanted both are made piece by piece, beside the products, while a piece is in cache.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,11 +15,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from xcbench.nn.dropout import Noise, fusable, next_key, numbers_of_row, relu_dropout
+from xcbench.nn.dropout import Noise, fusable, next_key, numbers_of_row, relu_dropout, relu_dropout_rows
 from xcbench.nn.parallel import Floats, kernel, share_rows
 
 ROWS_PER_SUM = 256
 """Column sums are taken over blocks of so many rows and then added up: the same sum for any number of threads."""
+
+ROWS_AT_ONCE = 2 * ROWS_PER_SUM
+"""Rows of a piece, for every thread."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +45,15 @@ class Factored:
         return len(self.P)
 
 
+def residual_rows(
+    r: Tensor, W: Tensor, b: Tensor, skip: Tensor, rate: float, training: bool, first_row: int = 0
+) -> Tensor:
+    """W drop(ReLU(r)) + b + skip (.) r, multiplied out."""
+    if not fusable(r, W):
+        return relu_residual(r, W, b, skip, rate, training, first_row).full()
+    return _Residual.apply(r, W, b, skip, _noise(r, rate, training, first_row))  # type: ignore[no-untyped-call, no-any-return]
+
+
 def relu_residual(
     r: Tensor, W: Tensor, b: Tensor, skip: Tensor, rate: float, training: bool, first_row: int = 0,
     plus: tuple[Tensor, Tensor] | None = None,
@@ -48,11 +62,63 @@ def relu_residual(
     if not fusable(r, W):
         rest = b + skip * r if plus is None else b + skip * r + plus[0] * plus[1]
         return Factored(relu_dropout(r, rate, training, first_row), W, rest)
-    rate = rate if training else 0.0
-    noise = Noise.of(rate, next_key() if rate else 0, first_row, r.shape[1])
     gate, z = (None, None) if plus is None else plus
-    P, rest = _Split.apply(r, b, skip, gate, z, noise)  # type: ignore[no-untyped-call]
+    P, rest = _Split.apply(r, b, skip, gate, z, _noise(r, rate, training, first_row))  # type: ignore[no-untyped-call]
     return Factored(P, W, rest)
+
+
+def _noise(r: Tensor, rate: float, training: bool, first_row: int) -> Noise:
+    rate = rate if training else 0.0
+    return Noise.of(rate, next_key() if rate else 0, first_row, r.shape[1])
+
+
+class _Residual(torch.autograd.Function):
+    """Nothing of the size of r is kept but r: what was dropped follows from the noise again."""
+
+    @staticmethod
+    def forward(ctx: Any, r: Tensor, W: Tensor, b: Tensor, skip: Tensor, noise: Noise) -> Tensor:
+        r = r.contiguous()
+        out = torch.empty_like(r)
+        for here, its_noise, P in _pieces(r, noise):
+            share_rows(_split, len(P), P.numel(), r[here], b, skip, b, r[here], False, its_noise, P, out[here])
+            out[here].addmm_(P, W.T)
+        ctx.noise = noise
+        ctx.save_for_backward(r, W, skip)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        (r, W, skip), g = ctx.saved_tensors, grads[0].contiguous()
+        want_r, dW = ctx.needs_input_grad[0], torch.zeros_like(W)
+        dr = torch.empty_like(r) if want_r else r
+        dP = torch.empty_like(r[: _rows_at_once()])
+        sums = torch.empty(-(-len(r) // ROWS_PER_SUM), 3, r.shape[1])
+        wanted = want_r, False, False
+        for here, noise, P in _pieces(r, ctx.noise):
+            share_rows(relu_dropout_rows, len(P), P.numel(), r[here], noise, P)
+            dW.addmm_(g[here].T, P)
+            its_dP = torch.mm(g[here], W, out=dP[: len(P)]) if want_r else P
+            blocks = slice(here.start // ROWS_PER_SUM, -(-here.stop // ROWS_PER_SUM))
+            its_sums = sums[blocks]
+            share_rows(
+                _merge, len(its_sums), P.numel(), its_dP, g[here], r[here], P, skip, skip, P, noise.scale, *wanted,
+                dr[here], P, its_sums,
+            )  # fmt: skip
+        db, dskip, _ = sums.sum(0)
+        return dr if want_r else None, dW, db, dskip, None
+
+
+def _rows_at_once() -> int:
+    return ROWS_AT_ONCE * torch.get_num_threads()
+
+
+def _pieces(r: Tensor, noise: Noise) -> Iterator[tuple[slice, Noise, Tensor]]:
+    """Slices of rows, with the noise that is theirs and a table of their size to work in."""
+    size = _rows_at_once()
+    P = torch.empty_like(r[:size])
+    for first in range(0, len(r), size):
+        here = slice(first, min(first + size, len(r)))
+        yield here, noise._replace(first_row=noise.first_row + first), P[: here.stop - first]
 
 
 class _Split(torch.autograd.Function):
