@@ -128,9 +128,9 @@ class EclareConfig:
     graph: LabelGraph = field(default_factory=LabelGraph)
     """Section 3.1. Head labels are also clustered among themselves; `farthest` counts from Module II on."""
     classifier: ClassifierConfig = field(default_factory=ClassifierConfig)
-    surrogate: ModuleConfig = field(default_factory=lambda: ModuleConfig(_training(0.01, 4, 300)))
-    shortlister: ModuleConfig = field(default_factory=lambda: ModuleConfig(_training(0.01, 4, 300)))
-    extreme: ModuleConfig = field(default_factory=lambda: ModuleConfig(_training(0.02, 6, 600)))
+    surrogate: ModuleConfig = field(default_factory=lambda: ModuleConfig(_training(0.01, 4, 200)))
+    shortlister: ModuleConfig = field(default_factory=lambda: ModuleConfig(_training(0.01, 4, 200)))
+    extreme: ModuleConfig = field(default_factory=lambda: ModuleConfig(_training(0.02, 6, 400)))
 
     def __post_init__(self) -> None:
         if any(size is not None and size < 1 for size in (self.dim, self.clusters, self.beam, self.shortlist_length)):
