@@ -79,7 +79,7 @@ RECALL_ON = 10_000
 
 @dataclass(frozen=True)
 class DecafConfig:
-    """Where a default is not the paper's, docs/decaf.md says how it was chosen; the presets are the paper's own."""
+    """Where a default is not the paper's, docs/decaf.md says how it was chosen; the paper's settings are presets."""
 
     dim: int = 300
     clusters: int | None = None

@@ -100,7 +100,7 @@ def _training(lr: float, epochs: int, least_steps: int) -> Training:
 
 @dataclass(frozen=True)
 class EclareConfig:
-    """Where a default is not the paper's, docs/eclare.md says how it was chosen; the presets are the paper's own."""
+    """Where a default is not the paper's, docs/eclare.md says how it was chosen; the paper's settings are presets."""
 
     dim: int = 300
     clusters: int | None = None

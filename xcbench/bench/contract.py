@@ -152,7 +152,7 @@ class Method(PlugIn[Config]):
     predictor_type: ClassVar[type[Predictor]]
     ablations: ClassVar[Mapping[str, Ablation]] = {}
     presets: ClassVar[Mapping[str, Patch]] = {}
-    """The paper's settings, by dataset. The one named like the dataset of a run is applied by itself."""
+    """Settings by dataset, such as the paper's. The one named like the dataset of a run is applied by itself."""
     repeatable: ClassVar[bool] = True
     """False where a library draws numbers that nobody can seed: two trainings then differ, and `check` lets them."""
 

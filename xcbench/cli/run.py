@@ -46,7 +46,7 @@ def run(
     rerank
         A reranker of the predictions.
     preset
-        A paper's settings by dataset; auto takes those of this dataset if the method has them, none takes none.
+        Settings by dataset, such as a paper's; auto takes those of this dataset if there are any, none takes none.
     dataset
         A name that `xcbench list datasets` shows, or a path.
     seed
