@@ -7,6 +7,7 @@ import torch
 from torch.nn.functional import binary_cross_entropy_with_logits, softplus
 
 from xcbench.nn import Factored, Shortlists, SparseRows, bce_kernels, bce_over_all, bce_over_shortlists, losses
+from xcbench.nn.dropout import Noise
 
 
 def problem(points, labels, dim, density, seed=0):
@@ -37,6 +38,12 @@ def dense_loss(tensors, listed, listed_only, factored, reduction):
     return (terms * mask).sum() / (mask.sum() if reduction == "mean" else len(x))
 
 
+def factors(P, W, H):
+    """W P + H, as the blocks hand it over."""
+    nothing, D = torch.zeros_like(W[0]), len(W)
+    return Factored(P, W, nothing, nothing, Noise.of(0, 0, 0, D), torch.ones_like(nothing), H)
+
+
 def with_gradients(loss_of, tensors, dtype):
     leaves = [t.to(dtype).clone().requires_grad_() for t in tensors]
     loss = loss_of(*leaves)
@@ -45,8 +52,8 @@ def with_gradients(loss_of, tensors, dtype):
 
 
 # Points, labels, dimension, share of pairs listed. The first two fit no block size, the third has more points than
-# dimensions (a factored table is then multiplied out), the last is the smallest there is.
-SHAPES = [(20, 333, 12, 0.3), (7, 1, 5, 1.0), (40, 33, 4, 0.5), (1, 1, 1, 1.0)]
+# dimensions (a factored table is then multiplied out), the fourth far fewer, the last is the smallest there is.
+SHAPES = [(20, 333, 12, 0.3), (7, 1, 5, 1.0), (40, 33, 4, 0.5), (6, 35, 14, 0.3), (1, 1, 1, 1.0)]
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -61,7 +68,7 @@ def test_losses_and_gradients_equal_dense_bce(shape, dtype, factored, reduction,
     monkeypatch.setattr(losses, "DENSE_ABOVE", -1 if form == "listed in pieces" else 2)
 
     def ours(x, H, bias, P, W):
-        table = Factored(P, W, H * 1) if factored else H
+        table = factors(P, W, H) if factored else H
         if form == "all":
             return bce_over_all(x, table, entries, bias, reduction)
         return bce_over_shortlists(x, table, Shortlists(np.arange(shape[1]), entries), bias, reduction)
@@ -74,13 +81,14 @@ def test_losses_and_gradients_equal_dense_bce(shape, dtype, factored, reduction,
 
 
 @pytest.mark.parametrize("learns", [[0], [1], [2], [3], [4], [0, 3], [1, 4]])
-def test_what_is_constant_gets_no_gradient_and_changes_no_other(learns):
-    tensors, listed = problem(20, 33, 25, 0.3)  # fewer points than dimensions: the table is used in its two parts
+@pytest.mark.parametrize("points", [10, 40])  # the table is used in its two parts, or multiplied out
+def test_what_is_constant_gets_no_gradient_and_changes_no_other(learns, points):
+    tensors, listed = problem(points, 33, 25, 0.3)
 
     def gradients(which):
         leaves = [t.clone().requires_grad_(i in which) for i, t in enumerate(tensors)]
         x, H, bias, P, W = leaves
-        bce_over_all(x, Factored(P, W, H * 1), SparseRows.of(listed), bias).backward()
+        bce_over_all(x, factors(P, W, H), SparseRows.of(listed), bias).backward()
         return [t.grad for t in leaves]
 
     everything = gradients(range(5))

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.functional import linear, normalize
 
 from xcbench.nn.dropout import first_point, relu_dropout
-from xcbench.nn.residual import Factored, relu_residual, residual_rows
+from xcbench.nn.residual import Factored, relu_residual
 from xcbench.nn.sparse_rows import SparseRows
 from xcbench.nn.tables import TokenEmbeddings
 
@@ -80,10 +80,10 @@ class GatedBlock(nn.Module):
         self.dropout = dropout
 
     def forward(self, r0: Tensor, first_row: int = 0) -> Tensor:
-        return residual_rows(r0, *self.folded(), self.dropout, self.training, first_row)
+        return self.factored(r0, first_row).full()
 
     def factored(
-        self, r0: Tensor, first_row: int = 0, gate: Tensor | None = None, plus: tuple[Tensor, Tensor] | None = None
+        self, r0: Tensor, first_row: int = 0, gate: Tensor | None = None, plus: tuple[Tensor, Tensor] | tuple[()] = ()
     ) -> Factored:
         """gate (.) block(r0), and + g (.) z where `plus` is (g, z), without multiplying R out."""
         return relu_residual(r0, *self.folded(gate), self.dropout, self.training, first_row, plus)
@@ -110,7 +110,7 @@ class ResidualBlock(nn.Module):
         self.dropout = dropout
 
     def forward(self, r0: Tensor, first_row: int = 0) -> Tensor:
-        return residual_rows(r0, *self.folded(), self.dropout, self.training, first_row)
+        return relu_residual(r0, *self.folded(), self.dropout, self.training, first_row).full()
 
     def folded(self) -> tuple[Tensor, Tensor, Tensor]:
         """W, b and skip with block(r0) = W drop(ReLU(r0)) + b + skip (.) r0."""

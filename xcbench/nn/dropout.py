@@ -82,7 +82,13 @@ def relu_dropout(x: Tensor, rate: float, training: bool, first_row: int = 0) -> 
     """drop(ReLU(x)); `first_row` is the row number of x's first row in the mask."""
     if not training or rate == 0.0:
         return torch.relu(x)
-    noise = Noise.of(rate, next_key(), first_row, x.shape[1])
+    return relu_under(Noise.of(rate, next_key(), first_row, x.shape[1]), x)
+
+
+def relu_under(noise: Noise, x: Tensor) -> Tensor:
+    """ReLU(x) where the noise keeps it, scaled, and else nothing."""
+    if noise.threshold == 0:
+        return torch.relu(x)
     if fusable(x):
         return _ReluDropout.apply(x, noise)  # type: ignore[no-untyped-call, no-any-return]
     return torch.relu(x) * kept_and_scaled(noise, x.shape[0], x.shape[1], x.device).to(x.dtype)

@@ -28,6 +28,10 @@ as Adam's epsilon when there are many labels: see docs/training.md before changi
 SCORES_AT_ONCE = 1 << 19
 """Entries of a piece of the score matrix: 2 MB, so that it stays in cache between its three matrix products."""
 
+FULL_ABOVE = 0.7
+"""From so many points a dimension on, applying a block to every label beats moving its map to the points: that needs a
+few more operations, but two tables of the size of all labels less."""
+
 DENSE_ABOVE = 0.1
 """From this share of (point, label) pairs on, scoring all pairs by matrix product beats visiting the wanted ones."""
 
@@ -76,13 +80,16 @@ def _terms(reduction: Reduction, points: int, entries: int) -> int:
 
 def _pairs(x: Tensor, H: Tensor | Factored) -> Sequence[Tensor]:
     """Matrices A, B, ... with x H^T = A B^T (+ C D^T): a chain of products, associated in the cheaper order."""
-    if isinstance(H, Factored) and len(x) >= x.shape[1]:
+    if isinstance(H, Factored) and len(x) >= FULL_ABOVE * x.shape[1]:
         return (x, H.full())
     return _split_pairs(x, H)
 
 
 def _split_pairs(x: Tensor, H: Tensor | Factored) -> Sequence[Tensor]:
-    return (x, H) if isinstance(H, Tensor) else (x @ H.W, H.P, x, H.rest)
+    if isinstance(H, Tensor):
+        return (x, H)
+    P, rest = H.split()
+    return (x @ H.W, P, x, rest)
 
 
 class _BceInPieces(torch.autograd.Function):

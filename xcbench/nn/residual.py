@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from xcbench.nn.dropout import Noise, fusable, next_key, numbers_of_row, relu_dropout, relu_dropout_rows
+from xcbench.nn.dropout import Noise, fusable, next_key, numbers_of_row, relu_dropout_rows, relu_under
 from xcbench.nn.parallel import Floats, kernel, share_rows
 
 ROWS_PER_SUM = 256
@@ -27,85 +27,88 @@ ROWS_AT_ONCE = 2 * ROWS_PER_SUM
 
 @dataclass(frozen=True)
 class Factored:
-    """Rows W p + rest that are not multiplied out yet.
+    """Rows W p + rest, with p = drop(ReLU(r)) and rest = b + skip (.) r (+ gate (.) z), that are not made yet.
 
-    <x, W p + rest> = <W^T x, p> + <x, rest>: when rows are only ever scored against a batch smaller than D, moving W
-    to the other side is cheaper than applying it to every row. The losses choose.
+    <x, W p + rest> = <W^T x, p> + <x, rest>: when rows are only ever scored against a batch much smaller than D, moving
+    W to the other side is cheaper than applying it to every row. The losses choose.
     """
 
-    P: Tensor  # [n, D]
+    r: Tensor  # [n, D]
     W: Tensor  # [D, D]
-    rest: Tensor  # [n, D]
+    b: Tensor  # [D]
+    skip: Tensor  # [D]
+    noise: Noise
+    gate: Tensor | None = None  # [D], with z
+    z: Tensor | None = None  # [n, D]
 
     def full(self) -> Tensor:
-        """The rows themselves. `rest` is used up: it becomes them."""
-        return self.rest.addmm_(self.P, self.W.T)
+        """The rows, multiplied out."""
+        if fusable(self.r, self.W):
+            parts = self.r, self.W, self.b, self.skip, self.gate, self.z, self.noise
+            return _MultipliedOut.apply(*parts)  # type: ignore[no-untyped-call, no-any-return]
+        P, rest = self.split()
+        return torch.addmm(rest, P, self.W.T)
+
+    def split(self) -> tuple[Tensor, Tensor]:
+        """P and rest."""
+        if fusable(self.r, self.W):
+            return _Split.apply(self.r, self.b, self.skip, self.gate, self.z, self.noise)  # type: ignore[no-untyped-call, no-any-return]
+        rest = self.b + self.skip * self.r
+        if self.gate is not None and self.z is not None:
+            rest = rest + self.gate * self.z
+        return relu_under(self.noise, self.r), rest
 
     def __len__(self) -> int:
-        return len(self.P)
-
-
-def residual_rows(
-    r: Tensor, W: Tensor, b: Tensor, skip: Tensor, rate: float, training: bool, first_row: int = 0
-) -> Tensor:
-    """W drop(ReLU(r)) + b + skip (.) r, multiplied out."""
-    if not fusable(r, W):
-        return relu_residual(r, W, b, skip, rate, training, first_row).full()
-    return _Residual.apply(r, W, b, skip, _noise(r, rate, training, first_row))  # type: ignore[no-untyped-call, no-any-return]
+        return len(self.r)
 
 
 def relu_residual(
     r: Tensor, W: Tensor, b: Tensor, skip: Tensor, rate: float, training: bool, first_row: int = 0,
-    plus: tuple[Tensor, Tensor] | None = None,
+    plus: tuple[Tensor, Tensor] | tuple[()] = (),
 ) -> Factored:  # fmt: skip
     """W drop(ReLU(r)) + b + skip (.) r, and + gate (.) z where `plus` is (gate, z)."""
-    if not fusable(r, W):
-        rest = b + skip * r if plus is None else b + skip * r + plus[0] * plus[1]
-        return Factored(relu_dropout(r, rate, training, first_row), W, rest)
-    gate, z = (None, None) if plus is None else plus
-    P, rest = _Split.apply(r, b, skip, gate, z, _noise(r, rate, training, first_row))  # type: ignore[no-untyped-call]
-    return Factored(P, W, rest)
-
-
-def _noise(r: Tensor, rate: float, training: bool, first_row: int) -> Noise:
     rate = rate if training else 0.0
-    return Noise.of(rate, next_key() if rate else 0, first_row, r.shape[1])
+    return Factored(r, W, b, skip, Noise.of(rate, next_key() if rate else 0, first_row, r.shape[1]), *plus)
 
 
-class _Residual(torch.autograd.Function):
-    """Nothing of the size of r is kept but r: what was dropped follows from the noise again."""
+class _MultipliedOut(torch.autograd.Function):
+    """r -> W drop(ReLU(r)) + b + skip (.) r + gate (.) z; what the noise dropped is asked again, not kept."""
 
     @staticmethod
-    def forward(ctx: Any, r: Tensor, W: Tensor, b: Tensor, skip: Tensor, noise: Noise) -> Tensor:
-        r = r.contiguous()
-        out = torch.empty_like(r)
+    def forward(
+        ctx: Any, r: Tensor, W: Tensor, b: Tensor, skip: Tensor, gate: Tensor | None, z: Tensor | None, noise: Noise
+    ) -> Tensor:
+        r, out = r.contiguous(), torch.empty_like(r, memory_format=torch.contiguous_format)
+        ctx.noise, ctx.has_z = noise, z is not None
+        gate, z = (b, r) if gate is None or z is None else (gate, z.contiguous())
         for here, its_noise, P in _pieces(r, noise):
-            share_rows(_split, len(P), P.numel(), r[here], b, skip, b, r[here], False, its_noise, P, out[here])
+            its = r[here], b, skip, gate, z[here], ctx.has_z, its_noise, P, out[here]
+            share_rows(_split, len(P), P.numel(), *its)
             out[here].addmm_(P, W.T)
-        ctx.noise = noise
-        ctx.save_for_backward(r, W, skip)
+        ctx.save_for_backward(r, W, skip, gate, z)
         return out
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        (r, W, skip), g = ctx.saved_tensors, grads[0].contiguous()
-        want_r, dW = ctx.needs_input_grad[0], torch.zeros_like(W)
-        dr = torch.empty_like(r) if want_r else r
-        dP = torch.empty_like(r[: _rows_at_once()])
+        (r, W, skip, gate, z), g = ctx.saved_tensors, grads[0].contiguous()
+        want_r, want_W, want_z = (ctx.needs_input_grad[k] for k in (0, 1, 5))
+        dr, dz = (torch.empty_like(t) if want else t for t, want in ((r, want_r), (z, want_z)))
+        dW, dP = torch.zeros_like(W), torch.empty_like(r[: _rows_at_once()])
         sums = torch.empty(-(-len(r) // ROWS_PER_SUM), 3, r.shape[1])
-        wanted = want_r, False, False
         for here, noise, P in _pieces(r, ctx.noise):
             share_rows(relu_dropout_rows, len(P), P.numel(), r[here], noise, P)
-            dW.addmm_(g[here].T, P)
-            its_dP = torch.mm(g[here], W, out=dP[: len(P)]) if want_r else P
-            blocks = slice(here.start // ROWS_PER_SUM, -(-here.stop // ROWS_PER_SUM))
-            its_sums = sums[blocks]
-            share_rows(
-                _merge, len(its_sums), P.numel(), its_dP, g[here], r[here], P, skip, skip, P, noise.scale, *wanted,
-                dr[here], P, its_sums,
-            )  # fmt: skip
-        db, dskip, _ = sums.sum(0)
-        return dr if want_r else None, dW, db, dskip, None
+            if want_W:
+                dW.addmm_(g[here].T, P)
+            if want_r:
+                torch.mm(g[here], W, out=dP[: len(P)])
+            its_sums = sums[here.start // ROWS_PER_SUM : -(-here.stop // ROWS_PER_SUM)]
+            its = dP[: len(P)], g[here], r[here], P, skip, gate, z[here], noise.scale, want_r, want_z, ctx.has_z
+            share_rows(_merge, len(its_sums), P.numel(), *its, dr[here], dz[here], its_sums)
+        db, dskip, dgate = sums.sum(0)
+        return (
+            dr if want_r else None, dW if want_W else None, db, dskip, dgate if ctx.has_z else None,
+            dz if want_z else None, None,
+        )  # fmt: skip
 
 
 def _rows_at_once() -> int:
