@@ -9,6 +9,7 @@ import pytest
 from xcbench.bench.cache import StageCache
 from xcbench.bench.toy import toy_dataset
 from xcbench.cli import main
+from xcbench.cli.predict import _text
 from xcbench.data.binary import store_dataset
 
 STAGED = str(Path(__file__).parent.parent / "bench" / "staged_method.py")
@@ -193,6 +194,12 @@ def test_predict_reads_text_and_files(call, toy, tmp_path, monkeypatch):
     monkeypatch.setattr("sys.stdin", io.StringIO("topic3 group0"))
     assert json.loads(call("predict", "--run", run_id, "--input", "-", "--json")[1])[0]["labels"][0]["label"] == 3
     assert "no label found" in call("predict", "--run", run_id, "--text", "nothing known")[1]
+
+
+def test_small_scores_keep_their_digits():
+    labels = [{"label": k, "title": "t", "score": score} for k, score in enumerate([0.5, 0.000912, 3.1e-9])]
+    lines = _text({"text": "a", "labels": labels}).splitlines()
+    assert [line.split()[0] for line in lines[2:]] == ["0.500", "0.000912", "3.10e-09"]
 
 
 @pytest.mark.parametrize(

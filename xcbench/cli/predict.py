@@ -82,5 +82,6 @@ def _lines(path: Path | None) -> list[str]:
 
 
 def _text(answer: dict[str, Any]) -> str:
-    rows = [(f"{a['score']:.4f}", str(a["label"]), a["title"] or "") for a in answer["labels"]]
+    # Three digits of any size: products of probabilities fall fast, and four decimals would call most of them 0.
+    rows = [(f"{a['score']:#.3g}", str(a["label"]), a["title"] or "") for a in answer["labels"]]
     return f"{answer['text']}\n" + (columns(("score", "label", "title"), rows, "rr") if rows else "no label found")
