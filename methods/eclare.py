@@ -217,8 +217,9 @@ class Eclare(Method[EclareConfig]):
         "LF-AmazonTitles-1.3M": _paper(512, 2**17, 50, 0.005, 0.004),
         # Ours: on its slices these lengths cannot be told from the defaults, which take half as long again.
         "lf-debian-4k": {
-            f"{module}.training.least_steps": steps
-            for module, steps in (("surrogate", 200), ("shortlister", 200), ("extreme", 400))
+            "surrogate.training.least_steps": 200,
+            "shortlister.training.least_steps": 200,
+            "extreme.training.least_steps": 400,
         },
     }
 

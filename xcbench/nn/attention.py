@@ -17,7 +17,7 @@ from numba import njit
 from torch import Tensor, nn
 
 from xcbench.nn.blocks import SpectralWeight
-from xcbench.nn.dropout import Noise, fusable, kept_and_scaled, next_key, numbers_of_row
+from xcbench.nn.dropout import Noise, draw_noise, fusable, kept_and_scaled, numbers_of_row
 from xcbench.nn.parallel import Floats, kernel, share_rows
 from xcbench.nn.residual import ROWS_PER_SUM
 
@@ -36,8 +36,7 @@ class ComponentAttention(nn.Module):
     def forward(self, *components: Tensor) -> Tensor:
         """One classifier a row; all components have the same shape [n, D]."""
         self._check(components)
-        rate = self.dropout if self.training else 0.0
-        noise = Noise.of(rate, next_key() if rate else 0, 0, components[0].shape[1])
+        noise = draw_noise(self.dropout, self.training, components[0].shape[1])
         M, offset = self._maps()
         if fusable(*components):
             return _Attend.apply(M, offset, noise, *components)  # type: ignore[no-untyped-call, no-any-return]

@@ -80,9 +80,13 @@ class Noise(NamedTuple):
 
 def relu_dropout(x: Tensor, rate: float, training: bool, first_row: int = 0) -> Tensor:
     """drop(ReLU(x)); `first_row` is the row number of x's first row in the mask."""
-    if not training or rate == 0.0:
-        return torch.relu(x)
-    return relu_under(Noise.of(rate, next_key(), first_row, x.shape[1]), x)
+    return relu_under(draw_noise(rate, training, x.shape[1], first_row), x)
+
+
+def draw_noise(rate: float, training: bool, width: int, first_row: int = 0) -> Noise:
+    """The next mask, for rows of this width; where nothing is dropped it keeps everything and uses up no key."""
+    rate = rate if training else 0.0
+    return Noise.of(rate, next_key() if rate else 0, first_row, width)
 
 
 def relu_under(noise: Noise, x: Tensor) -> Tensor:

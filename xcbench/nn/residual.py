@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from xcbench.nn.dropout import Noise, fusable, next_key, numbers_of_row, relu_dropout_rows, relu_under
+from xcbench.nn.dropout import Noise, draw_noise, fusable, numbers_of_row, relu_dropout_rows, relu_under
 from xcbench.nn.parallel import Floats, kernel, share_rows
 
 ROWS_PER_SUM = 256
@@ -67,8 +67,7 @@ def relu_residual(
     plus: tuple[Tensor, Tensor] | tuple[()] = (),
 ) -> Factored:  # fmt: skip
     """W drop(ReLU(r)) + b + skip (.) r, and + gate (.) z where `plus` is (gate, z)."""
-    rate = rate if training else 0.0
-    return Factored(r, W, b, skip, Noise.of(rate, next_key() if rate else 0, first_row, r.shape[1]), *plus)
+    return Factored(r, W, b, skip, draw_noise(rate, training, r.shape[1], first_row), *plus)
 
 
 class _MultipliedOut(torch.autograd.Function):
