@@ -16,3 +16,13 @@ def test_a_peak_inside_the_block_is_seen_although_it_is_gone_at_the_end():
     assert meter.seconds > 0
     assert quiet.seconds >= 0.05
     assert quiet.peak_memory < size
+
+
+def test_a_block_never_needs_less_than_a_block_within_it(monkeypatch):
+    with Meter() as outer:
+        with Meter() as middle, Meter() as inner:
+            monkeypatch.setattr(inner, "peak_memory", 1 << 50)  # a moment that only the inner sampler saw
+        with Meter() as later:
+            pass
+    assert outer.peak_memory == middle.peak_memory == inner.peak_memory == 1 << 50
+    assert later.peak_memory < 1 << 50
