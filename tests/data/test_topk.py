@@ -239,6 +239,15 @@ def test_damaged_files_give_predictions_or_one_clear_error(tmp_path_factory, dat
     assert "not a readable npz" in complaint_of(path)
 
 
+@pytest.mark.parametrize("starts", [[0, 2, 2**63 - 1, -(2**63) + 5], [0, 2, 4, 9], [-1, 2, 4, 5]])
+def test_rows_outside_of_the_scores_are_refused(tmp_path, starts):
+    """Differences of the first overflow into ascending ones, on which scipy would go on."""
+    arrays = {"data": np.ones(5), "indices": np.arange(5), "indptr": np.array(starts), "shape": np.array([3, 5])}
+    np.savez(tmp_path / "p.npz", **arrays)
+    with pytest.raises(DataError, match=r"p\.npz.*rows that start from 0 to 5"):
+        TopK.load(tmp_path / "p.npz")
+
+
 def test_any_bytes_are_a_data_error(tmp_path):
     for content in (b"", b"PK", b"\x93NUMPY", b"PK\x05\x06" + bytes(18), bytes(100)):
         (tmp_path / "p.npz").write_bytes(content)

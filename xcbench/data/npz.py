@@ -87,10 +87,13 @@ def csr_of(arrays: dict[str, npt.NDArray[Any]], path: Path) -> sp.csr_array:
         raise DataError(f"expected numbers, got {arrays['data'].dtype}", path)
     if any(arrays[part].dtype.kind not in "iu" for part in ("indices", "indptr")):
         raise DataError("expected integer indices and indptr", path)
-    data = arrays["data"]
+    data, starts = arrays["data"], arrays["indptr"]
+    # scipy looks at the differences only, which overflow where they are meant to show that rows do not ascend.
+    if starts.size and (starts.min() < 0 or starts.max() > data.size):
+        raise DataError(f"expected rows that start from 0 to {data.size}, got {starts.min()} to {starts.max()}", path)
     data = data.astype(np.float32) if data.dtype == np.float16 else data  # which scipy does not know
     try:
-        matrix = sp.csr_array((data, arrays["indices"], arrays["indptr"]), shape=(int(shape[0]), int(shape[1])))
+        matrix = sp.csr_array((data, arrays["indices"], starts), shape=(int(shape[0]), int(shape[1])))
         matrix.check_format(full_check=True)
         matrix.sum_duplicates()
     except (ValueError, OverflowError) as error:
