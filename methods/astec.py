@@ -46,6 +46,7 @@ from xcbench.train import (
     learnable,
     log_odds,
     scaled_training,
+    targets_of,
     train,
 )
 from xcbench.train.cascade import embed
@@ -160,6 +161,7 @@ class Astec(Method[AstecConfig]):
 
     config_type = AstecConfig
     predictor_type = AstecPredictor
+    heeds_open_pairs = True
     citation = "Dahiya, Saini, Mittal, Shaw, Dave, Soni, Jain, Agarwal, Varma: DeepXML, WSDM 2021"
     presets: ClassVar[Mapping[str, Patch]] = {
         "LF-AmazonTitles-131K": _paper(0.03, 0.001, 14, 200, 0.1),
@@ -214,7 +216,7 @@ class Astec(Method[AstecConfig]):
         if c.start == "words":
             with torch.no_grad():  # as long as the rows of an E that starts at random
                 E.weight.copy_(torch.from_numpy(math.sqrt(2) * learn_vectors(clean.train.X, c.dim, work.seed)))
-        targets = meta_targets(points.Y, clustering)
+        targets = meta_targets(targets_of(points), clustering)
         labels = self._labels(clustering.K, targets.nnz / max(1, math.prod(targets.shape)))
         task = RankAll(AstecEncoder(c.dim, c.dropout, E), labels, c.reduction)
         train(task, Points(points.X, targets), c.surrogate, work, "surrogate")
@@ -229,7 +231,7 @@ class Astec(Method[AstecConfig]):
         encoder = AstecEncoder(c.dim, c.dropout)
         labels = self._labels(L, points.Y.nnz / (len(points) * min(L, c.shortlist_length + c.random_negatives)))
         task = RankShortlist(encoder, labels, "batch")
-        train(task, Points(f, points.Y, candidates), c.extreme, work, "extreme")
+        train(task, Points(f, targets_of(points), candidates), c.extreme, work, "extreme")
         W, bias = all_classifiers(task, L)
         return {"R": as_array(encoder.fine.W()), "b": as_array(encoder.fine.bias), "W": W, "bias": bias}
 

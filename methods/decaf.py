@@ -67,6 +67,7 @@ from xcbench.train import (
     learnable,
     official_training,
     scaled_training,
+    targets_of,
     train,
 )
 
@@ -155,6 +156,7 @@ class Decaf(Method[DecafConfig]):
 
     config_type = DecafConfig
     predictor_type = CascadePredictor
+    heeds_open_pairs = True
     citation = "Mittal, Dahiya, Agrawal, Saini, Agarwal, Kar, Varma: DECAF, WSDM 2021"
     ablations: ClassVar[Mapping[str, Ablation]] = {
         "fft": Ablation("DECAF-FFT", {"embeddings": "pretrained", "freeze": True}),
@@ -238,7 +240,7 @@ class Decaf(Method[DecafConfig]):
             return {"E": _pretrained(c, data, work.seed), "encoder": folded(block)}
         E = TokenEmbeddings(data.feature_count, c.dim, scale=c.embedding_scale)
         clustering = self._clusters(sparse_centroids(clean.train.Y, clean.train.X), work.seed)
-        targets = meta_targets(points.Y, clustering)
+        targets = meta_targets(targets_of(points), clustering)
         U = None if data.Z is None else meta_text(data.Z, clustering)
         labels = self._labels(E, U, clustering.K, dropout, "text")
         if not c.fitted_bias:
@@ -255,7 +257,7 @@ class Decaf(Method[DecafConfig]):
         E = TokenEmbeddings.of(surrogate["E"])
         centroids = dense_centroids(clean.train.Y, E.embed(SparseRows.of(clean.train.X)).numpy())
         clustering = self._clusters(centroids, work.seed)
-        targets = meta_targets(points.Y, clustering)
+        targets = meta_targets(targets_of(points), clustering)
         U = None if data.Z is None else meta_text(data.Z, clustering)
         dropout = c.shortlister.dropout
         labels = self._labels(E, U, clustering.K, dropout, c.classifier, frozen=c.freeze)
@@ -289,7 +291,7 @@ class Decaf(Method[DecafConfig]):
         labels = self._labels(E, data.Z, L, dropout, c.classifier, c.free_start, c.freeze)
         documents, X = document_side(GatedBlock(c.dim, dropout), E, points.X, c.freeze)
         task = RankShortlist(documents, labels, c.reduction)
-        self._train("extreme", task, Points(X, points.Y, candidates), work)
+        self._train("extreme", task, Points(X, targets_of(points), candidates), work)
         W, bias = all_classifiers(task, L)
         return {
             "W": W, "bias": bias, "E": None if c.freeze else as_array(E.weight), "encoder": folded(documents.block)

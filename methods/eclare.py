@@ -68,6 +68,7 @@ from xcbench.train import (
     learnable,
     official_training,
     scaled_training,
+    targets_of,
     train,
 )
 
@@ -189,6 +190,7 @@ class Eclare(Method[EclareConfig]):
 
     config_type = EclareConfig
     predictor_type = CascadePredictor
+    heeds_open_pairs = True
     citation = "Mittal, Sachdeva, Agrawal, Agarwal, Kar, Varma: ECLARE, WWW 2021"
     ablations: ClassVar[Mapping[str, Ablation]] = {
         "gcn": Ablation("ECLARE-GCN", {"classifier.layer": "gcn"}),
@@ -284,7 +286,7 @@ class Eclare(Method[EclareConfig]):
         c, split, counts = self.config, learnable(data.train), graph["graph"]
         along = c.graph.normalise(counts) if c.clusters_by == "graph" else None
         clustering = self._clusters(sparse_centroids(clean.train.Y, clean.train.X, graph=along), clean, work.seed)
-        points = Points(split.X, meta_targets(split.Y, clustering))
+        points = Points(split.X, meta_targets(targets_of(split), clustering))
         dropout = c.surrogate.dropout
         E = TokenEmbeddings(data.feature_count, c.dim, scale=c.embedding_scale)
         labels = self._meta_labels(E, data.Z, clustering, counts, dropout, surrogate=True)
@@ -302,7 +304,7 @@ class Eclare(Method[EclareConfig]):
         clustering = self._clusters(centroids, clean, work.seed)
         dropout = c.shortlister.dropout
         documents, X = document_side(ResidualBlock(c.dim, dropout), E, split.X, c.freeze)
-        points = Points(X, meta_targets(split.Y, clustering))
+        points = Points(X, meta_targets(targets_of(split), clustering))
         labels = self._meta_labels(E, data.Z, clustering, counts, dropout)
         task = RankAll(documents, labels, c.reduction)
         train(task, points, c.shortlister.training, work, "shortlister", fit_bias)
@@ -318,7 +320,7 @@ class Eclare(Method[EclareConfig]):
         E = TokenEmbeddings.of(surrogate["E"] if c.freeze else shortlister["E"])
         dropout = c.extreme.dropout
         documents, X = document_side(ResidualBlock(c.dim, dropout), E, split.X, c.freeze)
-        points = Points(X, split.Y, self._candidates(E, split, shortlister, G))
+        points = Points(X, targets_of(split), self._candidates(E, split, shortlister, G))
         labels = self._labels(E, data.Z, G, dropout)
         task = RankShortlist(documents, labels, c.reduction)
         train(task, points, c.extreme.training, work, "extreme", fit_bias)

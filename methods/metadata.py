@@ -12,7 +12,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from xcbench.bench import Augmentation, NoConfig, Run, register_augmentation
-from xcbench.data import Dataset, Split, TextColumn
+from xcbench.data import Dataset, TextColumn
 from xcbench.errors import InputError
 
 
@@ -28,11 +28,11 @@ class Metadata(Augmentation[NoConfig]):
         # A label without words would be a point that says nothing.
         labels = np.flatnonzero(np.diff(data.Z.indptr))
         itself = sp.eye_array(data.label_count, dtype=np.float32, format="csr")[labels]
-        train = Split(
-            sp.vstack([data.train.X, data.Z[labels]], format="csr"),
-            sp.vstack([data.train.Y, itself], format="csr"),
-            _joined(data.train.titles, data.label_titles, labels),
-            data.train.filter,
+        train = dataclasses.replace(
+            data.train,
+            X=sp.vstack([data.train.X, data.Z[labels]], format="csr"),
+            Y=sp.vstack([data.train.Y, itself], format="csr"),
+            titles=_joined(data.train.titles, data.label_titles, labels),
         )
         return dataclasses.replace(data, train=train)
 

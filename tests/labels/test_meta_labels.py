@@ -25,6 +25,12 @@ def test_a_cluster_is_as_true_as_its_truest_label(N, L, K, seed):
     np.testing.assert_array_equal(fast.toarray(), slow)
 
 
+def test_a_cluster_is_open_where_nothing_but_open_labels_speaks_for_it():
+    Y = sp.csr_array(np.array([[np.nan, 1, 0, 0], [np.nan, 0, 0, 0.5], [0, 0, np.nan, np.nan]], np.float32))
+    found = meta_targets(Y, Clustering.of(np.array([0, 0, 1, 1]), 2))
+    np.testing.assert_array_equal(found.toarray(), [[1, 0], [np.nan, 0.5], [0, np.nan]])
+
+
 def test_text_of_a_cluster_is_the_unit_sum_of_its_labels_texts():
     Z = sp.csr_array(np.array([[1, 0, 0], [0, 1, 0], [1, 0, 0], [0, 0, 0]], np.float32))
     U = meta_text(Z, Clustering.of(np.array([0, 0, 0, 1]), 3))

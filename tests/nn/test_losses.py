@@ -97,6 +97,26 @@ def test_what_is_constant_gets_no_gradient_and_changes_no_other(learns, points):
         assert grad is None or torch.equal(grad, everything[i])
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])  # our kernel, and plain torch
+@pytest.mark.parametrize("at_once", [losses.SCORES_AT_ONCE, 1])  # in one piece, and label by label
+def test_open_pairs_have_no_loss(dtype, at_once, monkeypatch):
+    monkeypatch.setattr(losses, "SCORES_AT_ONCE", at_once)
+    (x, H, bias, *_), listed = problem(9, 21, 5, 0.3)
+    listed.data[::4] = np.nan
+    targets, counts = torch.from_numpy(listed.toarray()), torch.from_numpy(~np.isnan(listed.toarray()))
+
+    def slow(x, H, bias):
+        terms = binary_cross_entropy_with_logits(x @ H.T + bias, targets.nan_to_num().to(x), reduction="none")
+        return (terms * counts).sum() / len(x)
+
+    def fast(x, H, bias):
+        return bce_over_all(x, H, SparseRows.of(listed), bias, "batch")
+
+    found, expected = (with_gradients(loss, (x, H, bias), dtype) for loss in (fast, slow))
+    for ours, theirs in zip(found, expected, strict=True):
+        torch.testing.assert_close(ours.to(theirs), theirs, rtol=1e-4, atol=1e-5)
+
+
 def test_labels_that_nobody_lists_get_no_gradient(monkeypatch):
     monkeypatch.setattr(losses, "DENSE_ABOVE", 2)
     entries = SparseRows.of(sp.csr_array(([1.0, 0.0], [2, 2], [0, 1, 2]), shape=(2, 4), dtype=np.float32))

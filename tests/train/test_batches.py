@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.train.toys import random_matrix
+from xcbench.data import Split
 from xcbench.nn import SparseRows
-from xcbench.train import Candidates, Points
+from xcbench.train import Candidates, Points, learnable, targets_of
 
 
 @settings(deadline=None, max_examples=40)
@@ -33,6 +34,29 @@ def test_shortlists_are_the_members_of_the_groups(points, labels, group_count, w
         assert entries.values[here].tolist() == [Y[row, label] for label in listed]
         everything |= expected
     assert union.tolist() == sorted(everything)
+
+
+def test_open_pairs_are_no_candidates_even_among_positives():
+    """Point 0 is open to label 2, and nobody else lists that; point 1 has it as an ordinary candidate no more."""
+    nan = np.nan
+    Y = sp.csr_array(np.array([[1, 0, nan, 0], [0, nan, 0, 1]], np.float32))
+    groups, members = np.array([[0, 1], [0, -1]], np.int32), sp.csr_array(np.array([[1, 1, 0, 0], [0, 0, 1, 1]]))
+    X = sp.csr_array(np.ones((2, 1), np.float32))
+    shortlists = Points(X, Y, Candidates(groups, SparseRows.of(members), True)).cut(np.array([0, 1])).shortlists
+    assert shortlists.labels.tolist() == [0, 1, 3]
+    listed = [shortlists.labels[shortlists.entries.columns[a:b]].tolist() for a, b in ((0, 3), (3, 5))]
+    assert shortlists.entries.starts.tolist() == [0, 3, 5]
+    assert listed == [[0, 1, 3], [3, 0]]
+    assert shortlists.entries.values.tolist() == [1, 0, 0, 1, 0]
+
+
+def test_points_without_anything_to_learn_go_and_open_pairs_follow_their_points():
+    X = sp.csr_array(np.array([[1, 0], [0, 0], [0, 1], [1, 1]], np.float32))
+    Y = sp.csr_array(np.array([[0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1]], np.float32))
+    part = learnable(Split(X, Y, open=np.array([[0, 1], [2, 0], [3, 1]])))
+    assert part.open.tolist() == [[0, 0], [1, 1]]
+    np.testing.assert_array_equal(targets_of(part).toarray(), [[np.nan, 1, 0], [0, np.nan, 1]])
+    assert targets_of(Split(X, Y)) is Y
 
 
 def test_random_labels_join_and_follow_the_key():

@@ -153,6 +153,8 @@ class Method(PlugIn[Config]):
     ablations: ClassVar[Mapping[str, Ablation]] = {}
     presets: ClassVar[Mapping[str, Patch]] = {}
     """Settings by dataset, such as the paper's. The one named like the dataset of a run is applied by itself."""
+    heeds_open_pairs: ClassVar[bool] = False
+    """Whether pairs of `data.train.open` count neither as true nor as false in its training."""
     repeatable: ClassVar[bool] = True
     """False where a library draws numbers that nobody can seed: two trainings then differ, and `check` lets them."""
 
@@ -171,6 +173,9 @@ class Method(PlugIn[Config]):
 
 class Augmentation(PlugIn[Config]):
     """Makes another dataset out of a dataset."""
+
+    opens_pairs: ClassVar[bool] = False
+    """Whether it sets `train.open`, and so needs a method that heeds it."""
 
     @abstractmethod
     def apply(self, data: Dataset, run: Run) -> Dataset:

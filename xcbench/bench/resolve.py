@@ -86,6 +86,9 @@ def resolve(spec: RunSpec, data: Dataset | None = None) -> ResolvedRun:
     augmentations = tuple(
         _configured(registry.get_augmentation(name), for_augment, "augment") for name in dict.fromkeys(spec.augment)
     )
+    for plugin in augmentations:
+        if plugin.opens_pairs and not method_type.heeds_open_pairs:
+            raise InputError(f"{plugin.name} needs a method that can leave pairs open; {method_type.name} cannot")
     reranker = _configured(registry.get_reranker(spec.rerank), for_rerank, "rerank") if spec.rerank else None
     _refuse_leftovers(for_augment, "augmentation", [plugin.name for plugin in augmentations])
     _refuse_leftovers(for_rerank, "reranker", [reranker.name] if reranker else [])

@@ -49,12 +49,16 @@ def bce_of_all(
     begin: int, end: int, s: Floats, first: int, starts: Longs, columns: Ints, values: Floats, scale: np.float32,
     losses: Doubles,
 ) -> None:  # fmt: skip
-    """Replace scores of labels [first, first + width) by scaled gradients; add each point's loss to its place."""
+    """Replace scores of labels [first, first + width) by scaled gradients; add each point's loss to its place.
+
+    A pair whose target is not a number is open: it has no loss.
+    """
     for i in range(begin, end):
         row, loss = s[i], np.float64(0)
         for e in range(starts[i], starts[i + 1]):
             if first <= columns[e] < first + s.shape[1]:
-                loss -= np.float64(values[e]) * row[columns[e] - first]
+                score, y = row[columns[e] - first], np.float64(values[e])
+                loss -= np.float64(sigmoid_and_softplus(score)[1]) if np.isnan(y) else y * score
         total = np.float32(0)
         for j in range(s.shape[1]):
             sigmoid, softplus = sigmoid_and_softplus(row[j])
@@ -62,7 +66,8 @@ def bce_of_all(
             total += softplus
         for e in range(starts[i], starts[i + 1]):
             if first <= columns[e] < first + s.shape[1]:
-                row[columns[e] - first] -= values[e] * scale
+                column = columns[e] - first
+                row[column] = np.float32(0) if np.isnan(values[e]) else row[column] - values[e] * scale
         losses[i] += loss + total
 
 

@@ -1,7 +1,8 @@
 """Binary cross-entropy of points against all labels, and against a shortlist a point.
 
 Both compute their gradients on the way, in pieces: no B x K matrix of scores is ever kept whole, and no vector is
-copied once per (point, candidate) pair. Targets may be real-valued: BCE(s, y) = softplus(s) - y s.
+copied once per (point, candidate) pair. Targets may be real-valued: BCE(s, y) = softplus(s) - y s. Against all labels,
+a target that is not a number leaves its pair open: it has no loss. (A shortlist leaves such a pair out.)
 """
 
 from __future__ import annotations
@@ -184,8 +185,10 @@ def _to_gradient(s: Tensor, first: int, entries: SparseRows, scale: float, liste
     here = (columns >= first) & (columns < first + s.shape[1])
     rows, columns, y = rows[here], columns[here] - first, y[here].to(s.dtype)
     losses += softplus(s.to(torch.promote_types(s.dtype, torch.float32))).sum(1, dtype=torch.float64)
-    losses.index_add_(0, rows, -(y * s[rows, columns]).double())
+    score, is_open = s[rows, columns], y.isnan()
+    losses.index_add_(0, rows, -torch.where(is_open, softplus(score), y * score).double())
     s.sigmoid_().index_put_((rows, columns), -y, accumulate=True)
+    s[rows[is_open], columns[is_open]] = 0
 
 
 def _scaled(grads: Sequence[Tensor | None], types: Sequence[torch.dtype | None], factor: Tensor) -> list[Tensor | None]:

@@ -3,7 +3,7 @@
 May import data, nn and shortlist. The loop knows no method: it trains any module that has a `loss(batch)`.
 """
 
-from xcbench.train.batches import Batch, Candidates, Points, learnable
+from xcbench.train.batches import Batch, Candidates, Points, learnable, targets_of
 from xcbench.train.cascade import CascadePredictor, FixedEncoder, as_array, folded
 from xcbench.train.devices import resolve_device
 from xcbench.train.loop import Trainable, Training, TrainReport, Work, train
@@ -57,5 +57,6 @@ __all__ = [
     "official_training",
     "resolve_device",
     "scaled_training",
+    "targets_of",
     "train",
 ]

@@ -88,8 +88,22 @@ class Points:
 
 def learnable(split: Split) -> Split:
     """Without the points that have no feature or no target: there is nothing to learn from them."""
-    keep = np.flatnonzero((np.diff(split.X.indptr) > 0) & (np.diff(split.Y.indptr) > 0))
-    return split if len(keep) == len(split) else Split(split.X[keep], split.Y[keep])
+    kept = (np.diff(split.X.indptr) > 0) & (np.diff(split.Y.indptr) > 0)
+    if kept.all():
+        return split
+    pairs = split.open[kept[split.open[:, 0]]]
+    place = np.cumsum(kept) - 1
+    return Split(split.X[kept], split.Y[kept], open=np.column_stack([place[pairs[:, 0]], pairs[:, 1]]))
+
+
+def targets_of(split: Split) -> sp.csr_array:
+    """Y, and at the pairs that are left open what is not a number: the losses then count them neither way."""
+    if not len(split.open):
+        return split.Y
+    rows, labels = split.open.T
+    marks = sp.csr_array((np.full(len(rows), np.nan, np.float32), (rows, labels)), shape=split.Y.shape)
+    # Y has none of these pairs, so that the sum keeps every target.
+    return sp.csr_array(split.Y + marks)
 
 
 @njit(cache=True, nogil=True)
@@ -122,16 +136,30 @@ def _cut_shortlists(
             if listed_by[drawn] != i:
                 listed_by[drawn], labels[end] = i, drawn
                 end += 1
+        end = _leave_out_open(starts[i], end, labels, targets, true_for, truth, i)
         starts[i + 1] = end
-        for e in range(starts[i], end):
-            targets[e] = truth[labels[e]] if true_for[labels[e]] == i else np.float32(0)
-    union = np.flatnonzero(listed_by >= 0)
-    place = true_for
+    used = np.zeros(label_count, np.bool_)
+    for e in range(end):
+        used[labels[e]] = True
+    union, place = np.flatnonzero(used), true_for
     for u, label in enumerate(union):
         place[label] = u
     for e in range(end):
         labels[e] = place[labels[e]]
     return union, starts, labels[:end], targets[:end]
+
+
+@njit(inline="always")
+def _leave_out_open(
+    start: int, end: int, labels: Ints, targets: Floats, true_for: Ints, truth: Floats, i: int
+) -> int:  # fmt: skip
+    """Write down the targets of a point's list; labels whose target is not a number leave it."""
+    kept = start
+    for e in range(start, end):
+        target = truth[labels[e]] if true_for[labels[e]] == i else np.float32(0)
+        labels[kept], targets[kept] = labels[e], target
+        kept += np.int64(not np.isnan(target))
+    return kept
 
 
 @njit(inline="always")
