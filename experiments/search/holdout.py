@@ -1,13 +1,17 @@
 """A slice of the training points that stands in for the test set."""
 
+import dataclasses
+import itertools
 import re
 import zlib
 from collections import Counter
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from xcbench.data import Dataset, Split, TextColumn
+from xcbench.data.text import TextEncoder
 from xcbench.errors import InputError
 
 
@@ -16,7 +20,8 @@ def held_out(data: Dataset, share: float = 0.2, fold: int = 0) -> Dataset:
 
     Points whose titles begin alike (packages of one source, forms of one word) stay on the same side: a sibling that
     is trained on would make a nearest neighbour look far better than it is. Families of more than 1% of all points
-    stay inside: a hundred translations of one browser would decide every comparison.
+    stay inside: a hundred translations of one browser would decide every comparison. The vocabulary is learnt anew
+    from what is inside: a word of one label and one point held out would be known only because it was counted there.
     """
     if data.train.titles is None:
         raise InputError(f"dataset {data.name!r} has no titles to tell siblings by")
@@ -26,7 +31,18 @@ def held_out(data: Dataset, share: float = 0.2, fold: int = 0) -> Dataset:
     small = np.array([size[family] <= 0.01 * len(families) for family in families])
     out = small & ((place - round(1000 * share * fold)) % 1000 < 1000 * share)
     inside, outside = (_part(data.train, np.flatnonzero(rows)) for rows in (~out, out))
-    return Dataset(f"{data.name}-slice", inside, outside, data.Z, data.label_titles, data.propensity, data.encoder)
+    part = dataclasses.replace(data, name=f"{data.name}-slice", train=inside, test=outside, manifest=None)
+    return part if data.encoder is None else _with_words_of_its_own(part, dataclasses.asdict(data.encoder.options))
+
+
+def _with_words_of_its_own(data: Dataset, options: dict[str, Any]) -> Dataset:
+    labels = data.label_titles or ()
+    encoder = TextEncoder.fit(itertools.chain(data.train.titles or (), labels), **options)
+    train, test = (
+        dataclasses.replace(split, X=encoder.encode(split.titles or ())) for split in (data.train, data.test)
+    )
+    Z = None if data.Z is None else encoder.encode(labels)
+    return dataclasses.replace(data, train=train, test=test, Z=Z, encoder=encoder)
 
 
 def _part(split: Split, rows: npt.NDArray[np.int64]) -> Split:

@@ -6,6 +6,7 @@ import scipy.sparse as sp
 
 from experiments.search.holdout import held_out
 from xcbench.data import Dataset, Split, TextColumn
+from xcbench.data.text import TextEncoder
 from xcbench.errors import InputError
 
 
@@ -32,6 +33,22 @@ def test_families_stay_together_and_filters_follow_their_points():
 def test_a_large_family_stays_inside():
     data = dataset([f"big-one-{i}: x" for i in range(50)] + [f"name{i}: y" for i in range(100)])
     assert not any(title.startswith("big-one") for title in held_out(data, share=0.9).test.titles)
+
+
+def test_words_that_only_held_out_points_have_are_not_known():
+    titles = [f"name{i}: common" for i in range(100)]
+    encoder = TextEncoder.fit([*titles, "name1", "other"])
+    X, Y = encoder.encode(titles), sp.csr_array(np.ones((100, 2), np.float32))
+    labels = TextColumn.of(["name1", "other"])
+    data = Dataset(
+        "d", Split(X, Y, TextColumn.of(titles)), Split(X, Y), encoder.encode(labels), labels, encoder=encoder
+    )
+    part = held_out(data)
+    inside = {title.split(":")[0] for title in part.train.titles}
+    assert 0 < len(part.test) < 100
+    assert set(part.encoder.vocabulary) == {"common", "name1", "other"} | inside
+    np.testing.assert_array_equal(part.test.X.toarray(), part.encoder.encode(part.test.titles).toarray())
+    np.testing.assert_array_equal(part.Z.toarray(), part.encoder.encode(labels).toarray())
 
 
 def test_without_titles_there_is_no_slice():
