@@ -26,4 +26,5 @@ class Filtered(Augmentation[NoConfig]):
         pairs = pairs[~np.isin(pairs @ [data.label_count, 1], true)]  # what the data calls true stays so
         if not len(pairs):
             raise InputError(f"filtered needs a training filter, and dataset {data.name!r} has none beside its truth")
+        run.log(f"{len(pairs):,} pairs of the training filter are left open")
         return dataclasses.replace(data, train=dataclasses.replace(data.train, open=pairs))

@@ -1,6 +1,7 @@
 """Pairs of the training filter, left open."""
 
 import dataclasses
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,8 +15,9 @@ from xcbench.data import Dataset, Split
 from xcbench.errors import InputError
 
 
-def augmented(data, name="filtered"):
-    return get_augmentation(name)(NoConfig()).apply(data, None)
+def augmented(data, name="filtered", said=None):
+    run = SimpleNamespace(log=(said if said is not None else []).append)
+    return get_augmentation(name)(NoConfig()).apply(data, run)
 
 
 def with_filter(data, pairs):
@@ -24,7 +26,8 @@ def with_filter(data, pairs):
 
 def test_filtered_pairs_are_open_unless_the_data_calls_them_true():
     data = with_filter(separable(), [[0, 0], [0, 3], [5, 1]])  # point i has label i
-    found = augmented(data)
+    found = augmented(data, said=(said := []))
+    assert said == ["2 pairs of the training filter are left open"]
     assert found.train.open.tolist() == [[0, 3], [5, 1]]
     assert found.train.Y is data.train.Y
     assert found.fingerprint != data.fingerprint
