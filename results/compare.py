@@ -27,6 +27,7 @@ from xcbench.bench.plots import bin_bars
 from xcbench.bench.store import Store
 from xcbench.data import TopK
 from xcbench.evaluate import evaluate
+from xcbench.shortlist.blend import blend
 
 store = Store("runs")
 data = xcbench.load_dataset("lf-debian-4k")
@@ -104,8 +105,8 @@ picture
 # %% [markdown]
 # ## What they know together
 #
-# Methods that see label text, one model each, and their predictions fused: the label at place r gets 1 / (1 + r) from each of
-# them. What the fusion has and no row does is how far a single model could still go.
+# Methods that see label text, one model each, and their predictions fused: the label at place r gets 1 / (1 + r) from
+# each of them. What the fusion has and no row does is how far a single model could still go.
 
 # %%
 sees_text = [name for name in runs if name in ("eclare", "decaf", "siamese", "knn + text") or name.endswith("+ metadata")]
@@ -113,10 +114,10 @@ sees_text = [name for name in runs if name in ("eclare", "decaf", "siamese", "kn
 
 def votes(predictions):
     worth = np.where(predictions.indices >= 0, 1 / (2 + np.arange(predictions.k)), -np.inf)
-    return TopK(predictions.indices, worth.astype(np.float32)).to_csr(data.label_count)
+    return TopK(predictions.indices, worth.astype(np.float32))
 
 
 listed = {name: runs[name][0].predictions() for name in sees_text}
-listed["fused"] = TopK.from_csr(sum(votes(predictions) for predictions in listed.values()), k=20)
+listed["fused"] = blend([votes(predictions) for predictions in listed.values()], k=20)
 together = ["P@1", "P@5", "PSP@1", "PSP@5", "R@10"]
 pd.DataFrame({name: evaluate(predictions, data, together).values() for name, predictions in listed.items()}).T.round(2)

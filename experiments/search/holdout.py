@@ -1,7 +1,6 @@
 """A slice of the training points that stands in for the test set."""
 
 import dataclasses
-import itertools
 import re
 import zlib
 from collections import Counter
@@ -11,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from xcbench.data import Dataset, Split, TextColumn
-from xcbench.data.text import TextEncoder
+from xcbench.data.assemble import text_features
+from xcbench.data.dataset import pairs_of_rows
 from xcbench.errors import InputError
 
 
@@ -36,19 +36,12 @@ def held_out(data: Dataset, share: float = 0.2, fold: int = 0) -> Dataset:
 
 
 def _with_words_of_its_own(data: Dataset, options: dict[str, Any]) -> Dataset:
-    labels = data.label_titles or ()
-    encoder = TextEncoder.fit(itertools.chain(data.train.titles or (), labels), **options)
-    train, test = (
-        dataclasses.replace(split, X=encoder.encode(split.titles or ())) for split in (data.train, data.test)
-    )
-    Z = None if data.Z is None else encoder.encode(labels)
+    titles = data.train.titles or (), data.test.titles or ()
+    encoder, (X, X_out, Z) = text_features(*titles, data.label_titles, options)
+    train, test = dataclasses.replace(data.train, X=X), dataclasses.replace(data.test, X=X_out)
     return dataclasses.replace(data, train=train, test=test, Z=Z, encoder=encoder)
 
 
 def _part(split: Split, rows: npt.NDArray[np.int64]) -> Split:
-    place = np.full(len(split), -1)
-    place[rows] = np.arange(len(rows))
-    pairs = split.filter[place[split.filter[:, 0]] >= 0]
-    pairs = np.column_stack([place[pairs[:, 0]], pairs[:, 1]])
     titles = split.titles.take(rows) if isinstance(split.titles, TextColumn) else None
-    return Split(split.X[rows], split.Y[rows], titles, pairs)
+    return Split(split.X[rows], split.Y[rows], titles, pairs_of_rows(split.filter, rows, len(split)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numba
@@ -78,11 +78,16 @@ def _given_features(raw: RawDataset) -> Features | None:
 
 
 def _encoded_features(raw: RawDataset, options: Mapping[str, Any]) -> tuple[TextEncoder, Features]:
-    """One vocabulary for points and labels, learned from training points and labels only."""
     if raw.train.titles is None or raw.test.titles is None:
         raise DataError("text features need titles of both train and test points")
-    train, test = raw.train.titles.column, raw.test.titles.column
     labels = raw.label_titles.column if raw.label_titles else None
+    return text_features(raw.train.titles.column, raw.test.titles.column, labels, options)
+
+
+def text_features(
+    train: Sequence[str], test: Sequence[str], labels: Sequence[str] | None, options: Mapping[str, Any]
+) -> tuple[TextEncoder, Features]:
+    """One vocabulary for points and labels, learned from training points and labels only; X of both sides, and Z."""
     encoder = TextEncoder.fit(itertools.chain(train, labels or ()), **options)
     Z = None if labels is None else encoder.encode(labels)
     return encoder, (encoder.encode(train), encoder.encode(test), Z)

@@ -128,6 +128,16 @@ class Dataset:
         return digest.hexdigest()
 
 
+def pairs_of_rows(
+    pairs: npt.NDArray[np.int64], rows: npt.NDArray[np.integer], points: int
+) -> npt.NDArray[np.int64]:  # fmt: skip
+    """The pairs (point, label) of some rows of a split of so many points, under the points' new numbers."""
+    place = np.full(points, -1)
+    place[rows] = np.arange(len(rows))
+    kept = pairs[place[pairs[:, 0]] >= 0]
+    return np.column_stack([place[kept[:, 0]], kept[:, 1]])
+
+
 def _feed_array(digest: hashlib._Hash, array: npt.NDArray[np.generic]) -> None:
     digest.update(f"{array.dtype.str}{array.shape}".encode())
     digest.update(np.ascontiguousarray(array).data)

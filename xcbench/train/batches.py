@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import scipy.sparse as sp
 import torch
 from numba import njit
 from torch import Tensor
 
 from xcbench.data import Split
+from xcbench.data.dataset import pairs_of_rows
 from xcbench.nn.dropout import addressed_word
 from xcbench.nn.losses import Shortlists
 from xcbench.nn.parallel import Floats, Ints, Longs
@@ -88,12 +90,10 @@ class Points:
 
 def learnable(split: Split) -> Split:
     """Without the points that have no feature or no target: there is nothing to learn from them."""
-    kept = (np.diff(split.X.indptr) > 0) & (np.diff(split.Y.indptr) > 0)
-    if kept.all():
+    keep = np.flatnonzero((np.diff(split.X.indptr) > 0) & (np.diff(split.Y.indptr) > 0))
+    if len(keep) == len(split):
         return split
-    pairs = split.open[kept[split.open[:, 0]]]
-    place = np.cumsum(kept) - 1
-    return Split(split.X[kept], split.Y[kept], open=np.column_stack([place[pairs[:, 0]], pairs[:, 1]]))
+    return Split(split.X[keep], split.Y[keep], open=pairs_of_rows(split.open, keep, len(split)))
 
 
 def targets_of(split: Split) -> sp.csr_array:
@@ -120,7 +120,7 @@ def _cut_shortlists(
                 most += member_starts[group + 1] - member_starts[group]
     starts, labels, targets = np.zeros(len(rows) + 1, np.int64), np.empty(most, np.int32), np.empty(most, np.float32)
     listed_by, true_for = np.full(label_count, -1, np.int32), np.full(label_count, -1, np.int32)
-    truth = np.empty(label_count, np.float32)
+    truth, used = np.empty(label_count, np.float32), np.zeros(label_count, np.bool_)
     end = 0
     for i, row in enumerate(rows):
         for e in range(y_starts[i], y_starts[i + 1]):
@@ -136,11 +136,8 @@ def _cut_shortlists(
             if listed_by[drawn] != i:
                 listed_by[drawn], labels[end] = i, drawn
                 end += 1
-        end = _leave_out_open(starts[i], end, labels, targets, true_for, truth, i)
+        end = _leave_out_open(starts[i], end, labels, targets, true_for, truth, i, used)
         starts[i + 1] = end
-    used = np.zeros(label_count, np.bool_)
-    for e in range(end):
-        used[labels[e]] = True
     union, place = np.flatnonzero(used), true_for
     for u, label in enumerate(union):
         place[label] = u
@@ -151,14 +148,17 @@ def _cut_shortlists(
 
 @njit(inline="always")
 def _leave_out_open(
-    start: int, end: int, labels: Ints, targets: Floats, true_for: Ints, truth: Floats, i: int
+    start: int, end: int, labels: Ints, targets: Floats, true_for: Ints, truth: Floats, i: int,
+    used: npt.NDArray[np.bool_],
 ) -> int:  # fmt: skip
-    """Write down the targets of a point's list; labels whose target is not a number leave it."""
+    """Write down the targets of a point's list, and which labels are used; one whose target is no number leaves it."""
     kept = start
     for e in range(start, end):
         target = truth[labels[e]] if true_for[labels[e]] == i else np.float32(0)
+        known = not np.isnan(target)
+        used[labels[e]] |= known
         labels[kept], targets[kept] = labels[e], target
-        kept += np.int64(not np.isnan(target))
+        kept += np.int64(known)
     return kept
 
 
