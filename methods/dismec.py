@@ -19,6 +19,7 @@ from scipy.special import expit
 from xcbench.bench import Method, Predictor, Run, Stage, StageWork, load_values, register_method, save_values
 from xcbench.data import Dataset, TopK
 from xcbench.files import atomic_file
+from xcbench.labels.matrices import with_constant
 from xcbench.shortlist.product import best_of_product
 from xcbench.threads import default_threads
 
@@ -56,8 +57,7 @@ class DismecPredictor(Predictor):
         self.bias = bias
 
     def predict(self, X: sp.csr_array, k: int) -> TopK:
-        constant = sp.csr_array(np.full((X.shape[0], 1), self.bias, np.float32))
-        best = best_of_product(sp.hstack([X, constant], format="csr", dtype=np.float32), self.Wt, k)
+        best = best_of_product(with_constant(X, self.bias), self.Wt, k)
         # What a squared hinge says of probability: its two losses at a margin m differ by 4 m. Rerankers can read that.
         return TopK.of(best.indices, expit(4 * best.scores))
 

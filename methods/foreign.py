@@ -16,6 +16,7 @@ import scipy.sparse as sp
 
 from xcbench.data import Dataset, TopK
 from xcbench.errors import InputError
+from xcbench.labels.matrices import whole_targets
 
 Files: TypeAlias = dict[str, npt.NDArray[np.uint8]]
 
@@ -25,10 +26,7 @@ def learnable_points(data: Dataset) -> tuple[sp.csr_array, sp.csr_array]:
 
     Libraries know no soft targets: those from one half up become whole labels, the others none.
     """
-    X, Y = data.train.X, data.train.Y
-    whole = Y.data >= 0.5
-    kept = np.concatenate(([0], np.cumsum(whole)))[Y.indptr]
-    Y = sp.csr_array((np.ones(kept[-1], np.float32), Y.indices[whole], kept), shape=Y.shape)
+    X, Y = data.train.X, whole_targets(data.train.Y)
     rows = np.flatnonzero((np.diff(X.indptr) > 0) & (np.diff(Y.indptr) > 0))
     if not len(rows):
         raise InputError(f"dataset {data.name!r} has no training point with both features and labels")

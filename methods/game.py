@@ -14,7 +14,7 @@ from typing import Literal
 
 import scipy.sparse as sp
 
-from xcbench.bench import Reranker, Rescorer, Run, Stage, load_values, register_reranker, save_values
+from xcbench.bench import Ranking, Reranker, Rescorer, Run, Stage, load_values, register_reranker, save_values
 from xcbench.data import Dataset, TopK
 from xcbench.labels.label_graph import LabelGraph
 from xcbench.shortlist import Game
@@ -42,7 +42,7 @@ class GameRescorer(Rescorer):
     def __init__(self, graph: sp.csr_array, beam: int, mode: Literal["code", "paper"], power: float = 1.0) -> None:
         self.game = Game(graph, beam, mode, power)
 
-    def rescore(self, predictions: TopK) -> TopK:
+    def rescore(self, predictions: TopK, X: sp.csr_array) -> TopK:
         spread = self.game(predictions.cut(self.game.beam))
         return spread.cut(predictions.k).padded(predictions.k)
 
@@ -73,6 +73,6 @@ class GameReranker(Reranker[GameConfig]):
         )
         return {"graph": graph}
 
-    def fit(self, data: Dataset, run: Run) -> GameRescorer:
+    def fit(self, data: Dataset, run: Run, first: Ranking) -> GameRescorer:
         c = self.config
         return GameRescorer(self.stages(data, run)["graph"]["G"], c.beam, c.mode, c.power)

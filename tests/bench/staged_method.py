@@ -150,7 +150,7 @@ class Double(Augmentation[DoubleConfig]):
 
 
 class Reversed(Rescorer):
-    def rescore(self, predictions):
+    def rescore(self, predictions, X):
         return TopK.of(predictions.indices, -predictions.scores)
 
     def save(self, folder):
@@ -167,5 +167,5 @@ class Reverse(Reranker):
 
     rescorer_type = Reversed
 
-    def fit(self, data, run):
+    def fit(self, data, run, first):
         return Reversed()

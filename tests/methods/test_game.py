@@ -17,11 +17,13 @@ from xcbench.data import Dataset, Split, TopK
 from xcbench.errors import InputError
 from xcbench.labels import random_walk_graph, two_sided
 
+NOTHING = NO_WORDS = None  # GAME asks neither the method nor the points' words
+
 
 def fitted(data, folder, seed=0, **settings):
     reranker = get_reranker("game")
     plugin = reranker(build(reranker.config_type, settings))
-    return plugin.fit(data, RunContext(seed, "cpu", data, StageCache(folder), plugin))
+    return plugin.fit(data, RunContext(seed, "cpu", data, StageCache(folder), plugin), NOTHING)
 
 
 @pytest.fixture
@@ -33,14 +35,14 @@ def pairs():
 
 
 def test_a_companion_that_the_method_missed_enters(pairs, tmp_path):
-    found = fitted(pairs, tmp_path).rescore(TopK.of(np.array([[0, -1, -1]]), np.array([[0.8, 0, 0]])))
+    found = fitted(pairs, tmp_path).rescore(TopK.of(np.array([[0, -1, -1]]), np.array([[0.8, 0, 0]])), NO_WORDS)
     assert found.indices.tolist() == [[0, 1, -1]]
     # G is close to 1/2 everywhere in the block {0, 1}: half of 0.8 stays, and half of what was spread comes back.
     assert found.scores[0, :2] == pytest.approx([0.4 + 0.2, 0.2], abs=0.03)
 
 
 def test_a_label_alone_keeps_its_score(pairs, tmp_path):
-    found = fitted(pairs, tmp_path).rescore(TopK.of(np.array([[4, 2]]), np.array([[0.6, 0.5]])))
+    found = fitted(pairs, tmp_path).rescore(TopK.of(np.array([[4, 2]]), np.array([[0.6, 0.5]])), NO_WORDS)
     assert found.indices[0, 0] == 4
     assert found.scores[0, 0] == pytest.approx(0.6, abs=1e-6)
 
@@ -52,7 +54,7 @@ def test_is_the_formula(mode, tmp_path):
     P = TopK.of(np.array([rng.permutation(50)[:20] for _ in range(30)]), rng.random((30, 20)))
     rescorer = fitted(data, tmp_path, beam=7, mode=mode)
     G = rescorer.game.graph.toarray()
-    for row, found in enumerate(rescorer.rescore(P).to_csr(50).toarray()):
+    for row, found in enumerate(rescorer.rescore(P, NO_WORDS).to_csr(50).toarray()):
         p = P.cut(7).to_csr(50).toarray()[row]
         t = p @ (G if mode == "code" else G.T)
         t[np.argsort(-t, kind="stable")[7:]] = 0
@@ -64,7 +66,7 @@ def test_the_graph_is_counted_before_augmentation(tmp_path):
     reranker = get_reranker("game")
     plugin = reranker(build(reranker.config_type, {}))
     other = Dataset(data.name, data.test, data.test)
-    found = plugin.fit(other, RunContext(0, "cpu", data, StageCache(tmp_path), plugin))
+    found = plugin.fit(other, RunContext(0, "cpu", data, StageCache(tmp_path), plugin), NOTHING)
     expected = two_sided(random_walk_graph(data.train.Y, seed=derive_seed(0, "graph")))
     assert np.array_equal(found.game.graph.toarray(), expected.toarray())
 

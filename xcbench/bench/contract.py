@@ -68,12 +68,19 @@ class TextPredictor(Protocol):
     def predict_titles(self, titles: Sequence[str], k: int) -> TopK: ...
 
 
+class Ranking(Protocol):
+    """A trained method, all its members together: what a reranker comes after."""
+
+    def predict(self, X: sp.csr_array, k: int, titles: Sequence[str] | None = None) -> TopK:
+        """The k best labels of each row; `titles` are the same points as text, for methods that read words."""
+
+
 class Rescorer(ABC):
     """What a reranker has learnt: predictions in, better predictions out. Lives in one folder like a predictor."""
 
     @abstractmethod
-    def rescore(self, predictions: TopK) -> TopK:
-        """Predictions of the same shape; labels may enter and leave."""
+    def rescore(self, predictions: TopK, X: sp.csr_array) -> TopK:
+        """Predictions of the same shape for the same points, rows of X; labels may enter and leave."""
 
     @abstractmethod
     def save(self, folder: Path) -> None: ...
@@ -188,8 +195,11 @@ class Reranker(PlugIn[Config]):
     rescorer_type: ClassVar[type[Rescorer]]
 
     @abstractmethod
-    def fit(self, data: Dataset, run: Run) -> Rescorer:
-        """Learn what rescoring needs, a label graph say; never look at `data.test`."""
+    def fit(self, data: Dataset, run: Run, first: Ranking) -> Rescorer:
+        """Learn what rescoring needs, a label graph say, or where `first`, the trained method, errs on `data.train`.
+
+        Never look at `data.test`.
+        """
 
     def stages(self, data: Dataset, run: Run) -> Mapping[str, Stage]:
         """Declare the stages that `fit` will use, computing nothing; a dry run shows them."""

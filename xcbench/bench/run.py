@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -170,9 +171,11 @@ def train(resolved: ResolvedRun, context: RunContext) -> Model:
         seed_generators(member.seed)
         # A new object each: what a method keeps on itself must not leak from one member into the next.
         members.append(type(resolved.method)(resolved.method.config).fit(data, member))
-    rescorer = resolved.reranker.fit(data, context.owned_by(resolved.reranker)) if resolved.reranker else None
-    original = resolved.data
-    return Model(tuple(members), original.label_count, rescorer, original.encoder, original.label_titles)
+    original, reranker = resolved.data, resolved.reranker
+    model = Model(tuple(members), original.label_count, None, original.encoder, original.label_titles)
+    if reranker is None:
+        return model
+    return dataclasses.replace(model, rescorer=reranker.fit(data, context.owned_by(reranker), model))
 
 
 def augmented(resolved: ResolvedRun, context: RunContext) -> Dataset:

@@ -34,6 +34,20 @@ def pattern(Y: sp.csr_array) -> sp.csr_array:
     return sp.csr_array((np.ones(Y.nnz, np.float32), Y.indices, Y.indptr), shape=Y.shape)
 
 
+def whole_targets(Y: sp.csr_array) -> sp.csr_array:
+    """Ones where a target is at least one half: for what knows no soft targets."""
+    whole = Y.data >= 0.5
+    kept = np.concatenate(([0], np.cumsum(whole)))[Y.indptr]
+    return sp.csr_array((np.ones(kept[-1], np.float32), Y.indices[whole], kept), shape=Y.shape)
+
+
+def with_constant(X: sp.csr_array, value: float = 1.0) -> sp.csr_array:
+    """One more column, the same in every row: its weight is a linear classifier's bias."""
+    constant = sp.csr_array(np.full((X.shape[0], 1), value, np.float32))
+    widened: sp.csr_array = sp.hstack([X, constant], format="csr", dtype=np.float32)
+    return widened
+
+
 def unit_rows(vectors: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
     """Rows divided by their length; a row of zeros stays one."""
     lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))[:, None]

@@ -65,7 +65,7 @@ def _signs(points: npt.NDArray[np.int32], positive: npt.NDArray[np.int32]) -> np
 
 
 @njit(cache=True)
-def _shuffle(order: npt.NDArray[np.int64], words: np.uint64) -> None:
+def shuffle(order: npt.NDArray[np.int64], words: np.uint64) -> None:
     for i in range(len(order) - 1, 0, -1):
         j = below(scramble(words + np.uint64(i) * STEP), i + 1)
         order[i], order[j] = order[j], order[i]
@@ -94,7 +94,7 @@ def _descend(
         signs = _signs(points, positive_of[positive_starts[c] : positive_starts[c + 1]])
         w, alpha, order = W[c], np.zeros(len(points), np.float32), np.arange(len(points))
         for epoch in range(epochs):
-            _shuffle(order, stream(seed, c * epochs + epoch))
+            shuffle(order, stream(seed, c * epochs + epoch))
             worst = np.float32(0)
             for i in order:
                 x = X[points[i]]

@@ -1,0 +1,140 @@
+"""The sparse ranker: which examples a label gets, the formula, and what it adds behind real methods."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from xcbench.methods import sparse_ranker
+from xcbench.methods.sparse_ranker import SparseRescorer
+
+from tests.methods.problems import csr
+from xcbench.bench.cache import StageCache
+from xcbench.bench.config import build
+from xcbench.bench.context import RunContext
+from xcbench.bench.model import load_model
+from xcbench.bench.registry import get_reranker
+from xcbench.bench.run import run
+from xcbench.bench.spec import RunSpec
+from xcbench.bench.toy import toy_dataset
+from xcbench.data import Dataset, Split, TopK
+from xcbench.errors import InputError
+
+
+class Lists:
+    """A method whose predictions are given: row i of X names the list by the place of its largest entry."""
+
+    def __init__(self, indices):
+        self.indices = np.array(indices)
+
+    def predict(self, X, k, titles=None):
+        indices = self.indices[X.toarray().argmax(axis=1), :k]
+        return TopK.of(indices, np.where(indices >= 0, 0.5, -np.inf) / (1 + np.arange(indices.shape[1])))
+
+
+def fitted(data, folder, first, **settings):
+    reranker = get_reranker("sparse")
+    plugin = reranker(build(reranker.config_type, settings))
+    return plugin.fit(data, RunContext(0, "cpu", data, StageCache(folder), plugin), first)
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """What the solver is asked, instead of a solution: points, and costs by point and label."""
+    seen = {}
+
+    def keep(X, examples, seed, **settings):
+        seen.update(X=X.toarray(), costs=examples.T.toarray(), **settings)
+        return sp.csr_array((examples.shape[0], X.shape[1]), dtype=np.float32)
+
+    monkeypatch.setattr(sparse_ranker, "fit_sparse_classifiers", keep)
+    return seen
+
+
+@pytest.fixture
+def four():
+    """Four points of a word each; label 2 is soft for two of them, label 3 has no point."""
+    X = csr(np.eye(4))
+    Y = csr([[1, 0, 0, 0], [0, 1, 0.6, 0], [0, 1, 0.4, 0], [0, 0, 0, 0]])
+    return Dataset("four", Split(X, Y), Split(X, Y), Z=csr([[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 0, 0], [0, 0, 0, 1]]))
+
+
+def test_true_labels_are_examples_and_listed_ones_counterexamples(four, asked, tmp_path):
+    fitted(dataclasses.replace(four, Z=None), tmp_path, Lists([[0, 1], [0, 3], [2, -1], [3, 2]]), C=2.0)
+    assert asked["costs"].tolist() == [[2, -2, 0, 0], [-2, 2, 2, -2], [0, 2, -2, 0], [0, 0, -2, -2]]
+    assert asked["X"].tolist() == np.hstack([np.eye(4), np.ones((4, 1))]).tolist()
+
+
+def test_titles_are_examples_of_less_weight_but_not_empty_ones(four, asked, tmp_path):
+    fitted(four, tmp_path, Lists([[0, 1], [0, 3], [2, -1], [3, 2]]), title=0.25)
+    assert asked["costs"][4:].tolist() == [[0.25, -0.25, 0, 0], [-0.25, 0.25, 0, -0.25], [0] * 4, [0, 0, -0.25, 0.25]]
+    assert asked["X"][4:, :4].tolist() == four.Z.toarray().tolist()
+
+
+def test_pairs_that_count_neither_way_are_no_examples_but_true_ones_stay(four, asked, tmp_path):
+    pairs = np.array([[0, 0], [0, 1], [3, 0]])  # one true, one listed, one neither
+    train = dataclasses.replace(four.train, filter=pairs, open=pairs[1:2])
+    lists = Lists([[0, 1], [0, 3], [2, -1], [3, 2]])
+    fitted(dataclasses.replace(four, train=train, Z=None), tmp_path, lists)
+    assert asked["costs"].tolist() == [[1, 0, 0, 0], [-1, 1, 1, -1], [0, 1, -1, 0], [0, 0, -1, -1]]
+
+
+def test_points_without_words_teach_nothing_and_blocks_change_nothing(asked, tmp_path, monkeypatch):
+    data = toy_dataset()
+    X = sp.csr_array(sp.vstack([data.train.X[:-1], sp.csr_array((1, data.feature_count), dtype=np.float32)]))
+    data = dataclasses.replace(data, train=dataclasses.replace(data.train, X=X))
+    lists = Lists(np.random.default_rng(0).permuted(np.tile(np.arange(50), (data.feature_count, 1)), axis=1)[:, :9])
+    fitted(data, tmp_path, lists)
+    whole = asked["costs"]
+    assert not whole[199].any()
+    assert whole[:199].any(axis=1).all()
+    monkeypatch.setattr(sparse_ranker, "POINTS_AT_A_TIME", 7)
+    fitted(data, tmp_path, lists)
+    assert np.array_equal(asked["costs"], whole)
+
+
+def test_is_the_formula():
+    W = csr([[1, 0, 0.5], [0, 3, -1], [0, 0, 0]])
+    predictions = TopK.of(np.array([[0, 1, 2], [1, 0, -1]]), np.array([[0.9, 0.5, 0.4], [0.8, 0.2, -np.inf]]))
+    found = SparseRescorer(W).rescore(predictions, csr([[0.5, 0.5], [0, 1]]))
+    # Margins of the first point: 1 for label 0, 0.5 for 1, 0 for 2; of the second: 2 for label 1, 0.5 for 0.
+    assert found.indices.tolist() == [[0, 1, 2], [1, 0, -1]]
+    expected = [0.9, 0.5 * np.exp(-0.125), 0.4 * np.exp(-1), 0.8, 0.2 * np.exp(-0.125)]
+    assert found.scores[found.indices >= 0] == pytest.approx(expected)
+
+
+def test_tells_apart_what_the_method_cannot(four, tmp_path):
+    data = dataclasses.replace(four, train=Split(four.train.X, csr(np.eye(4))))
+    blind = Lists([[3, 2, 1, 0]] * 4)
+    found = fitted(data, tmp_path, blind).rescore(blind.predict(four.test.X, 4), four.test.X)
+    assert found.indices[:, 0].tolist() == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("method", ["knn", "popularity", "decaf"])
+def test_works_behind_a_method_and_is_kept_with_its_model(method, tmp_path, monkeypatch):
+    monkeypatch.setenv("XCBENCH_HOME", str(tmp_path))
+    data = toy_dataset()
+    plain, record = (run(RunSpec(method, rerank=rerank, ensemble=2), data=data) for rerank in (None, "sparse"))
+    assert record.metrics["P@1"].value >= plain.metrics["P@1"].value
+    assert record.metrics["R@100"].value == plain.metrics["R@100"].value  # the same labels in another order
+    assert [stage.key for stage in record.stages] == [stage.key for stage in plain.stages]
+    model = load_model(record)
+    assert np.array_equal(model.predict(data.test.X, 50, data.test.titles).indices, record.predictions().indices)
+    assert model.predict_text(["topic7 group1"], 3).indices[0, 0] == 7
+
+
+def test_scores_below_zero_and_other_features_are_refused():
+    rescorer = SparseRescorer(csr([[1, 0, 0.5], [0, 1, 0]]))
+    below = TopK.of(np.array([[0, 1]]), np.array([[0.5, -0.5]]))
+    with pytest.raises(InputError, match="below 0"):
+        rescorer.rescore(below, csr([[1, 0]]))
+    with pytest.raises(InputError, match="knows 2 features, the points have 3"):
+        rescorer.rescore(below, csr([[1, 0, 0]]))
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("C", 0.0), ("title", -1.0), ("tolerance", 0.0), ("epochs", 0), ("prune", -0.1)]
+)
+def test_settings_out_of_range_are_refused(key, value):
+    with pytest.raises(InputError, match=key):
+        build(get_reranker("sparse").config_type, {key: value})
