@@ -3,16 +3,16 @@
 A dense model sees a title as D numbers; a linear classifier keeps every word. Each label's, w_l, is trained on the
 points for which the method itself lists the label, so on just those that it may take for one another, and
 
-    score = p exp(-max(0, 1 - <w_l, x>)^3)
+    score = p^t exp(-max(0, 1 - <w_l, x>)^3)
 
-with the method's own score p. As in the authors' code, but for three things. x are the words alone, since not every
-method has a vector of a point. A point's true labels are examples whether the method lists them or not. And a
-label's title is one more example of it, which is how a rare label gets to know its own name.
+with the method's own score p. As in the authors' code, but for four things. x are the words alone, since not every
+method has a vector of a point. A point's true labels are examples whether the method lists them or not. A label's
+title is one more example of it, which is how a rare label gets to know its own name. And t, 1 there, makes the scores
+of a method that is all too sure of itself fall less steeply from place to place: what it has overlooked can then rise.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,31 +31,36 @@ from xcbench.shortlist.sparse_svm import fit_sparse_classifiers, listed_margins
 LISTED = 100
 """Labels a point, in the authors' code as in every run here."""
 
+TENTH = 10
 POINTS_AT_A_TIME = 1 << 16
 
 
 @dataclass(frozen=True)
 class SparseRankerConfig:
-    """The authors' settings, those of PECOS' linear models; what labels' titles count was chosen on slices of train."""
+    """The authors' settings, those of PECOS' linear models; `title` and `fall` were chosen on slices of train."""
 
     C: float = 1.0
-    title: float = 0.3
+    title: float = 0.5
     """What a label's title counts beside a training point; 0 leaves titles out."""
+    fall: float = 8.0
+    """Where the logarithm of p falls by more than this from the first to the tenth label (mean over training points and
+    titles), t brings it down to this."""
     tolerance: float = 0.1
     epochs: int = 100
     prune: float = 0.1
     """Weights nearer to zero than this are dropped."""
 
     def __post_init__(self) -> None:
-        if self.epochs < 1 or min(self.C, self.tolerance) <= 0 or min(self.title, self.prune) < 0:
-            raise ValueError("epochs, C and tolerance are positive, title and prune not negative")
+        if self.epochs < 1 or min(self.C, self.fall, self.tolerance) <= 0 or min(self.title, self.prune) < 0:
+            raise ValueError("epochs, C, fall and tolerance are positive, title and prune not negative")
 
 
 class SparseRescorer(Rescorer):
-    """W [L, V + 1]; its last column weighs a constant that every point has."""
+    """W [L, V + 1], whose last column weighs a constant that every point has, and the power t of the first scores."""
 
-    def __init__(self, W: sp.csr_array) -> None:
+    def __init__(self, W: sp.csr_array, power: float = 1.0) -> None:
         self.W = W
+        self.power = power
 
     def rescore(self, predictions: TopK, X: sp.csr_array) -> TopK:
         listed = predictions.indices >= 0
@@ -65,7 +70,7 @@ class SparseRescorer(Rescorer):
             raise InputError("the sparse ranker multiplies a method's scores, and these are below 0")
         margins = listed_margins(with_constant(X), self.W, predictions.indices)
         fits = np.exp(-(np.maximum(0, 1 - margins) ** 3))
-        scores = np.multiply(predictions.scores, fits, out=np.zeros_like(fits), where=listed)
+        scores = np.where(listed, predictions.scores, 0) ** self.power * fits
         return ranked(predictions.indices, scores, predictions.k)
 
     def save(self, folder: Path) -> None:
@@ -86,36 +91,51 @@ class SparseRanker(Reranker[SparseRankerConfig]):
 
     def fit(self, data: Dataset, run: Run, first: Ranking) -> SparseRescorer:
         c = self.config
-        points = [(data.train, c.C)]
+        sources = [(data.train, c.C)]
         if data.Z is not None and c.title > 0:
             itself = sp.eye_array(data.label_count, dtype=np.float32, format="csr")
-            points.append((Split(data.Z, itself, data.label_titles), c.title * c.C))
-        examples = sp.vstack([costs for split, C in points for costs in _costs(split, C, first)], format="csr")
-        X = with_constant(sp.vstack([split.X for split, _ in points], format="csr"))
-        W = fit_sparse_classifiers(
-            X, examples.T.tocsr(), run.seed, tolerance=c.tolerance, epochs=c.epochs, prune=c.prune
-        )
-        run.log(f"sparse ranker: {examples.nnz:,} examples, {W.nnz:,} weights")
-        return SparseRescorer(W)
+            sources.append((Split(data.Z, itself, data.label_titles), c.title * c.C))
+        costs, falls = [], []
+        for points, C in sources:
+            for rows in np.split(np.arange(len(points)), range(POINTS_AT_A_TIME, len(points), POINTS_AT_A_TIME)):
+                listed = _listed(points, rows, first)
+                costs.append(_costs(points, rows, listed, C))
+                falls.append(_falls(listed))
+        X = with_constant(sp.vstack([points.X for points, _ in sources], format="csr"))
+        examples = sp.vstack(costs, format="csr").T.tocsr()
+        W = fit_sparse_classifiers(X, examples, run.seed, tolerance=c.tolerance, epochs=c.epochs, prune=c.prune)
+        steep = np.concatenate(falls)
+        power = c.fall / max(c.fall, float(steep.mean()) if len(steep) else 0.0)
+        run.log(f"sparse ranker: {examples.nnz:,} examples, {W.nnz:,} weights, scores to the power {power:.2f}")
+        return SparseRescorer(W, power)
 
 
-def _costs(points: Split, C: float, first: Ranking) -> Iterator[sp.csr_array]:
+def _listed(points: Split, rows: npt.NDArray[np.int64], first: Ranking) -> TopK:
+    titles = None if points.titles is None else points.titles.take(rows)
+    return first.predict(points.X[rows], min(LISTED, points.Y.shape[1]), titles)
+
+
+def _costs(points: Split, rows: npt.NDArray[np.int64], listed: TopK, C: float) -> sp.csr_array:
     """C where a label is true for a point, -C where it is merely listed; points without words teach nothing."""
-    Y = whole_targets(points.Y)
-    for start in range(0, len(points), POINTS_AT_A_TIME):
-        rows = np.arange(start, min(start + POINTS_AT_A_TIME, len(points)))
-        X, titles = points.X[rows], None if points.titles is None else points.titles[start : start + len(rows)]
-        listed = first.predict(X, min(LISTED, Y.shape[1]), titles).to_csr(Y.shape[1])
-        listed.data[:] = 1
-        neither = _ones(pairs_of_rows(np.concatenate([points.filter, points.open]), rows, len(points)), Y[rows])
-        kind = sp.csr_array(listed + 2 * Y[rows] + 4 * neither)
-        true, false = (kind.data.astype(np.int8) & 2) > 0, kind.data == 1
-        kind.data[:] = np.select([true, false], [C, -C]) * np.repeat(np.diff(X.indptr) > 0, np.diff(kind.indptr))
-        kind.eliminate_zeros()
-        yield kind
+    Y, names = whole_targets(points.Y[rows]), listed.to_csr(points.Y.shape[1])
+    names.data[:] = 1
+    neither = _ones(pairs_of_rows(np.concatenate([points.filter, points.open]), rows, len(points)), Y.shape)
+    costs = sp.csr_array(names + 2 * Y + 4 * neither)
+    true, false = (costs.data.astype(np.int8) & 2) > 0, costs.data == 1
+    has_words = np.repeat(np.diff(points.X[rows].indptr) > 0, np.diff(costs.indptr))
+    costs.data[:] = np.select([true, false], [C, -C]) * has_words
+    costs.eliminate_zeros()
+    return costs
 
 
-def _ones(pairs: npt.NDArray[np.int64], like: sp.csr_array) -> sp.csr_array:
-    matrix = sp.csr_array((np.ones(len(pairs), np.float32), (pairs[:, 0], pairs[:, 1])), shape=like.shape)
+def _falls(listed: TopK) -> npt.NDArray[np.float32]:
+    """How far the logarithm of the score falls from the first to the tenth label, where there are as many."""
+    scores = listed.cut(TENTH).scores[(listed.cut(TENTH).indices >= 0).all(axis=1)]
+    logs: npt.NDArray[np.float32] = np.log(np.maximum(scores, np.finfo(np.float32).tiny))
+    return logs[:, 0] - logs[:, -1]
+
+
+def _ones(pairs: npt.NDArray[np.int64], shape: tuple[int, int]) -> sp.csr_array:
+    matrix = sp.csr_array((np.ones(len(pairs), np.float32), (pairs[:, 0], pairs[:, 1])), shape=shape)
     matrix.data[:] = 1  # a pair that is named twice is one pair
     return matrix

@@ -101,6 +101,25 @@ def test_is_the_formula():
     assert found.indices.tolist() == [[0, 1, 2], [1, 0, -1]]
     expected = [0.9, 0.5 * np.exp(-0.125), 0.4 * np.exp(-1), 0.8, 0.2 * np.exp(-0.125)]
     assert found.scores[found.indices >= 0] == pytest.approx(expected)
+    flatter = SparseRescorer(W, power=0.5).rescore(predictions, csr([[0.5, 0.5], [0, 1]]))
+    assert flatter.scores[0, 0] == pytest.approx(0.9**0.5)
+    assert flatter.scores[1, 1] == pytest.approx(0.2**0.5 * np.exp(-0.125))
+
+
+@pytest.mark.parametrize(("ratio", "power"), [(np.exp(-2.0), 8 / 18), (np.exp(-0.5), 1.0), (0.0, 8 / 87.3)])
+def test_only_scores_that_fall_steeply_are_flattened(ratio, power, tmp_path):
+    """Each label has `ratio` times the score of the one before it: the tenth is nine times that far down."""
+    data = toy_dataset()
+
+    class Falling:
+        def predict(self, X, k, titles=None):
+            return TopK.of(np.tile(np.arange(k), (X.shape[0], 1)), np.tile(ratio ** np.arange(k), (X.shape[0], 1)))
+
+    assert fitted(data, tmp_path, Falling()).power == pytest.approx(power, rel=1e-3)
+
+
+def test_lists_too_short_to_tell_leave_the_scores_alone(four, tmp_path):
+    assert fitted(four, tmp_path, Lists([[0, -1], [1, -1], [2, -1], [3, -1]])).power == 1.0
 
 
 def test_tells_apart_what_the_method_cannot(four, tmp_path):
@@ -133,7 +152,7 @@ def test_scores_below_zero_and_other_features_are_refused():
 
 
 @pytest.mark.parametrize(
-    ("key", "value"), [("C", 0.0), ("title", -1.0), ("tolerance", 0.0), ("epochs", 0), ("prune", -0.1)]
+    ("key", "value"), [("C", 0.0), ("title", -1.0), ("tolerance", 0.0), ("fall", 0.0), ("epochs", 0), ("prune", -0.1)]
 )
 def test_settings_out_of_range_are_refused(key, value):
     with pytest.raises(InputError, match=key):
