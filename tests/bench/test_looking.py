@@ -52,6 +52,14 @@ def test_every_pair_is_compared(runs, toy):
     assert (np.diag(p_value) == 1).all()
 
 
+def test_many_runs_can_still_be_told_apart(runs, toy):
+    """Of 26 runs there are 325 pairs: with the resamples of a table no difference, however large, would count."""
+    many = {f"{name} {copy}": runs[name] for name in ("scripted", "scripted + right=0.5") for copy in range(13)}
+    p_value = differences(many, toy, "P@1")[1]
+    assert p_value.loc["scripted 0", "scripted + right=0.5 12"] < 0.05
+    assert p_value.loc["scripted 0", "scripted 12"] > 0.05
+
+
 def test_predictions_side_by_side(runs, toy):
     pair = {name: runs[name][0] for name in ("scripted", "scripted + right=0.5")}
     assert side_by_side(pair, toy, 3, k=2, width=12).splitlines() == [

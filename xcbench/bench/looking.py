@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from xcbench.bench.columns import column
-from xcbench.bench.scores import Judge
+from xcbench.bench.scores import RESAMPLES, Judge
 from xcbench.bench.store import Record, Store
 from xcbench.data import Dataset
 from xcbench.errors import InputError
@@ -51,9 +51,10 @@ def differences(runs: Mapping[str, Sequence[Record]], data: Dataset, metric: str
     """Row minus column in percentage points, and the p-value of each pair: paired bootstrap, Holm over all pairs."""
     import pandas as pd
 
-    judge = Judge(data, runs, [column(metric)])
     names = list(runs)
     pairs = [(a, b) for i, a in enumerate(names) for b in names[i + 1 :]]
+    # No p-value is below 2 / resamples. Times all these pairs, the least must still be able to decide something.
+    judge = Judge(data, runs, [column(metric)], resamples=max(RESAMPLES, 200 * len(pairs)))
     found = [judge.contrast(metric, {a: 1.0, b: -1.0}) for a, b in pairs]
     gap = pd.DataFrame(0.0, names, names)
     p_value = pd.DataFrame(1.0, names, names)
