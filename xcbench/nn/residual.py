@@ -21,6 +21,9 @@ from xcbench.nn.parallel import Floats, kernel, share_rows
 ROWS_PER_SUM = 256
 """Column sums are taken over blocks of so many rows and then added up: the same sum for any number of threads."""
 
+COLUMNS_AT_ONCE = 16
+"""What a product of matrices makes at a time: a D of 300 costs more than one of 304. Tables to work in are as wide."""
+
 ROWS_AT_ONCE = 2 * ROWS_PER_SUM
 """Rows of a piece, for every thread."""
 
@@ -92,21 +95,24 @@ class _MultipliedOut(torch.autograd.Function):
         (r, W, skip, gate, z), g = ctx.saved_tensors, grads[0].contiguous()
         want_r, want_W, want_z = (ctx.needs_input_grad[k] for k in (0, 1, 5))
         dr, dz = (torch.empty_like(t) if want else t for t, want in ((r, want_r), (z, want_z)))
-        dW, dP = torch.zeros_like(W), torch.empty_like(r[: _rows_at_once()])
+        width = -(-r.shape[1] // COLUMNS_AT_ONCE) * COLUMNS_AT_ONCE
+        W_wide, dW = (W.new_zeros(len(W), width) for _ in range(2))
+        W_wide[:, : r.shape[1]] = W
+        dP = r.new_empty(min(_rows_at_once(), len(r)), width)
         sums = torch.empty(-(-len(r) // ROWS_PER_SUM), 3, r.shape[1])
-        for here, noise, P in _pieces(r, ctx.noise):
+        for here, noise, P in _pieces(r, ctx.noise, width):
             share_rows(relu_dropout_rows, len(P), P.numel(), r[here], noise, P)
             if want_W:
                 dW.addmm_(g[here].T, P)
             if want_r:
-                torch.mm(g[here], W, out=dP[: len(P)])
+                torch.mm(g[here], W_wide, out=dP[: len(P)])
             its_sums = sums[here.start // ROWS_PER_SUM : -(-here.stop // ROWS_PER_SUM)]
             its = dP[: len(P)], g[here], r[here], P, skip, gate, z[here], noise.scale, want_r, want_z, ctx.has_z
             share_rows(_merge, len(its_sums), P.numel(), *its, dr[here], dz[here], its_sums)
         db, dskip, dgate = sums.sum(0)
         return (
-            dr if want_r else None, dW if want_W else None, db, dskip, dgate if ctx.has_z else None,
-            dz if want_z else None, None,
+            dr if want_r else None, dW[:, : r.shape[1]].contiguous() if want_W else None, db, dskip,
+            dgate if ctx.has_z else None, dz if want_z else None, None,
         )  # fmt: skip
 
 
@@ -114,10 +120,10 @@ def _rows_at_once() -> int:
     return ROWS_AT_ONCE * torch.get_num_threads()
 
 
-def _pieces(r: Tensor, noise: Noise) -> Iterator[tuple[slice, Noise, Tensor]]:
-    """Slices of rows, with the noise that is theirs and a table of their size to work in."""
+def _pieces(r: Tensor, noise: Noise, width: int | None = None) -> Iterator[tuple[slice, Noise, Tensor]]:
+    """Slices of rows, with the noise that is theirs and a table to work in, of their size or with wider rows."""
     size = _rows_at_once()
-    P = torch.empty_like(r[:size])
+    P = r.new_zeros(min(size, len(r)), width or r.shape[1])
     for first in range(0, len(r), size):
         here = slice(first, min(first + size, len(r)))
         yield here, noise._replace(first_row=noise.first_row + first), P[: here.stop - first]
