@@ -3,6 +3,7 @@
 import dataclasses
 
 import numpy as np
+import psutil
 import pytest
 import scipy.sparse as sp
 from xcbench.methods import sparse_ranker
@@ -14,7 +15,7 @@ from xcbench.bench.config import build
 from xcbench.bench.context import RunContext
 from xcbench.bench.model import load_model
 from xcbench.bench.registry import get_reranker
-from xcbench.bench.run import run
+from xcbench.bench.run import plan, run
 from xcbench.bench.spec import RunSpec
 from xcbench.bench.toy import toy_dataset
 from xcbench.data import Dataset, Split, TopK
@@ -140,6 +141,16 @@ def test_works_behind_a_method_and_is_kept_with_its_model(method, tmp_path, monk
     model = load_model(record)
     assert np.array_equal(model.predict(data.test.X, 50, data.test.titles).indices, record.predictions().indices)
     assert model.predict_text(["topic7 group1"], 3).indices[0, 0] == 7
+
+
+def test_its_memory_is_known_beforehand(tmp_path, monkeypatch):
+    monkeypatch.setenv("XCBENCH_HOME", str(tmp_path))
+    data = toy_dataset(labels=100, train=40_000, test=10)  # 100 labels a point are listed: 40,100 x 100 examples
+    plain, ranked = (plan(RunSpec("popularity", rerank=rerank), data=data).memory for rerank in (None, "sparse"))
+    assert ranked - plain > 24 * 4_000_000 - 8 * 10 * 100
+    before = psutil.Process().memory_info().rss
+    record = run(RunSpec("popularity", rerank="sparse"), data=data)
+    assert record.peak_memory - before < 1.25 * (ranked - before)
 
 
 def test_scores_below_zero_and_other_features_are_refused():

@@ -205,6 +205,10 @@ class Reranker(PlugIn[Config]):
         """Declare the stages that `fit` will use, computing nothing; a dry run shows them."""
         return {}
 
+    def estimate_memory(self, data: Dataset) -> int:
+        """Bytes that `fit` will add to this process at its peak, after the method's training has ended."""
+        return 0
+
 
 Registered = TypeVar("Registered", bound=PlugIn[Any])
 
