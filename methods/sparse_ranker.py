@@ -5,10 +5,11 @@ points for which the method itself lists the label, so on just those that it may
 
     score = p^t exp(-max(0, 1 - <w_l, x>)^3)
 
-with the method's own score p. As in the authors' code, but for four things. x are the words alone, since not every
-method has a vector of a point. A point's true labels are examples whether the method lists them or not. A label's
-title is one more example of it, which is how a rare label gets to know its own name. And t, 1 there, makes the scores
-of a method that is all too sure of itself fall less steeply from place to place: what it has overlooked can then rise.
+with the method's own score p. As in the authors' code, but for five things. x are the words alone, since not every
+method has a vector of a point. A point's true labels are examples whether the method lists them or not; pairs of the
+training filter, a point that is the label itself, are none. A label's title is one more example of it, which is how a
+rare label gets to know its own name. And t, 1 there, makes the scores of a method that is all too sure of itself fall
+less steeply from place to place: what it has overlooked can then rise.
 """
 
 from __future__ import annotations
@@ -100,12 +101,12 @@ class SparseRanker(Reranker[SparseRankerConfig]):
         if data.Z is not None and c.title > 0:
             itself = sp.eye_array(data.label_count, dtype=np.float32, format="csr")
             sources.append((Split(data.Z, itself, data.label_titles), c.title * c.C))
+        blocks = [(points, C, rows) for points, C in sources for rows in _blocks(len(points))]
         costs, falls = [], []
-        for points, C in sources:
-            for rows in np.split(np.arange(len(points)), range(POINTS_AT_A_TIME, len(points), POINTS_AT_A_TIME)):
-                listed = _listed(points, rows, first)
-                costs.append(_costs(points, rows, listed, C))
-                falls.append(_falls(listed))
+        for points, C, rows in run.progress(blocks, "points listed", len(blocks)):
+            listed = _listed(points, rows, first)
+            costs.append(_costs(points, rows, listed, C))
+            falls.append(_falls(listed))
         X = with_constant(sp.vstack([points.X for points, _ in sources], format="csr"))
         examples = sp.vstack(costs, format="csr").T.tocsr()
         W = fit_sparse_classifiers(X, examples, run.seed, tolerance=c.tolerance, epochs=c.epochs, prune=c.prune)
@@ -113,6 +114,10 @@ class SparseRanker(Reranker[SparseRankerConfig]):
         power = c.fall / max(c.fall, float(steep.mean()) if len(steep) else 0.0)
         run.log(f"sparse ranker: {examples.nnz:,} examples, {W.nnz:,} weights, scores to the power {power:.2f}")
         return SparseRescorer(W, power)
+
+
+def _blocks(points: int) -> list[npt.NDArray[np.int64]]:
+    return np.split(np.arange(points), range(POINTS_AT_A_TIME, points, POINTS_AT_A_TIME))
 
 
 def _listed(points: Split, rows: npt.NDArray[np.int64], first: Ranking) -> TopK:

@@ -245,10 +245,10 @@ def _estimate_memory(resolved: ResolvedRun, data: Dataset, store: Store) -> tupl
     if alike:
         return max(alike), f"the most that {len(alike)} stored runs of this method on this data took"
     now, predictions = psutil.Process().memory_info().rss, 8 * len(data.test) * min(DEPTH, data.label_count)
-    predictions = max(predictions, resolved.reranker.estimate_memory(data) if resolved.reranker else 0)
+    afterwards = max(predictions, resolved.reranker.estimate_memory(data) if resolved.reranker else 0)
     if (training := resolved.method.estimate_memory(data)) is not None:
-        return now + max(training, predictions), "this process, and training by the method's own estimate"
-    return now + _bytes(data) + predictions, "a guess: this process, the data once more, the predictions"
+        return now + max(training, afterwards), "this process, and training by the method's own estimate"
+    return now + _bytes(data) + afterwards, "a guess: this process, the data once more, the predictions"
 
 
 def _say_memory(name: str, expected: int, source: str) -> None:
