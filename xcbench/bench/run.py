@@ -237,13 +237,14 @@ def plan(
 
 
 def _estimate_memory(resolved: ResolvedRun, data: Dataset, store: Store) -> tuple[int, str]:
+    reranker = resolved.reranker.name if resolved.reranker else None
+    asked = resolved.method.name, reranker, resolved.data.fingerprint
     alike = [
-        record.peak_memory
-        for record in store.records()
-        if (record.method, record.fingerprint) == (resolved.method.name, resolved.data.fingerprint)
+        record.peak_memory for record in store.records() if (record.method, record.rerank, record.fingerprint) == asked
     ]
     if alike:
-        return max(alike), f"the most that {len(alike)} stored runs of this method on this data took"
+        who = "this method" if reranker is None else f"this method with {reranker}"
+        return max(alike), f"the most that {len(alike)} stored runs of {who} on this data took"
     now, predictions = psutil.Process().memory_info().rss, 8 * len(data.test) * min(DEPTH, data.label_count)
     afterwards = max(predictions, resolved.reranker.estimate_memory(data) if resolved.reranker else 0)
     if (training := resolved.method.estimate_memory(data)) is not None:
