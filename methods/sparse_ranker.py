@@ -25,7 +25,7 @@ from xcbench.bench import Ranking, Reranker, Rescorer, Run, load_values, registe
 from xcbench.data import Dataset, Split, TopK
 from xcbench.data.dataset import pairs_of_rows
 from xcbench.errors import InputError
-from xcbench.labels.matrices import whole_targets, with_constant
+from xcbench.labels.matrices import pattern, whole_targets, with_constant
 from xcbench.shortlist import ranked
 from xcbench.shortlist.sparse_svm import fit_sparse_classifiers, listed_margins
 
@@ -129,10 +129,11 @@ def _costs(points: Split, rows: npt.NDArray[np.int64], listed: TopK, C: float) -
     """C where a label is true for a point, -C where it is merely listed; points without words teach nothing."""
     Y, names = whole_targets(points.Y[rows]), listed.to_csr(points.Y.shape[1])
     names.data[:] = 1
-    neither = _ones(pairs_of_rows(np.concatenate([points.filter, points.open]), rows, len(points)), Y.shape)
+    pairs = pairs_of_rows(np.concatenate([points.filter, points.open]), rows, len(points))
+    neither = pattern(sp.csr_array((np.ones(len(pairs), np.float32), tuple(pairs.T)), shape=Y.shape))
     costs = sp.csr_array(names + 2 * Y + 4 * neither)
     true, false = (costs.data.astype(np.int8) & 2) > 0, costs.data == 1
-    has_words = np.repeat(np.diff(points.X[rows].indptr) > 0, np.diff(costs.indptr))
+    has_words = np.repeat(np.diff(points.X.indptr)[rows] > 0, np.diff(costs.indptr))
     costs.data[:] = np.select([true, false], [C, -C]) * has_words
     costs.eliminate_zeros()
     return costs
@@ -140,12 +141,7 @@ def _costs(points: Split, rows: npt.NDArray[np.int64], listed: TopK, C: float) -
 
 def _falls(listed: TopK) -> npt.NDArray[np.float32]:
     """How far the logarithm of the score falls from the first to the tenth label, where there are as many."""
-    scores = listed.cut(TENTH).scores[(listed.cut(TENTH).indices >= 0).all(axis=1)]
+    first = listed.cut(TENTH)
+    scores = first.scores[(first.indices >= 0).all(axis=1)]
     logs: npt.NDArray[np.float32] = np.log(np.maximum(scores, np.finfo(np.float32).tiny))
     return logs[:, 0] - logs[:, -1]
-
-
-def _ones(pairs: npt.NDArray[np.int64], shape: tuple[int, int]) -> sp.csr_array:
-    matrix = sp.csr_array((np.ones(len(pairs), np.float32), (pairs[:, 0], pairs[:, 1])), shape=shape)
-    matrix.data[:] = 1  # a pair that is named twice is one pair
-    return matrix

@@ -1,4 +1,4 @@
-"""Run the variants of a file in `experiments/search` on a held-out slice and print what each scores."""
+"""Run the variants of `experiments/search/METHOD.yaml`, or those of a reranker, on a held-out slice; print scores."""
 
 import argparse
 import logging
@@ -25,15 +25,13 @@ def main() -> None:
     words.add_argument("--fold", type=int, default=0, help="which fifth of the training points to hold out, 0 to 4")
     words.add_argument("--augment", action="append", default=[], help="an augmentation of the slice's training points")
     words.add_argument("--rerank", help="a reranker behind the method")
-    words.add_argument("--variants", help="the file's name (default: the reranker's, or else the method's)")
     words.add_argument("--only", default="", help="variants whose name begins like this")
     words.add_argument("--verbose", action="store_true")
     asked = words.parse_args()
     if asked.verbose:
         logging.basicConfig(level=logging.INFO)
-    file = asked.variants or asked.rerank or asked.method
     variants: Mapping[str, Mapping[str, Any]] = yaml.safe_load(
-        (Path(__file__).parent / f"{file}.yaml").read_text("utf-8")
+        (Path(__file__).parent / f"{asked.rerank or asked.method}.yaml").read_text("utf-8")
     )
     data = held_out(load_dataset(asked.dataset), fold=asked.fold)
     print(f"{data.name}: {len(data.train)} points to train on, {len(data.test)} held out")
@@ -41,10 +39,8 @@ def main() -> None:
     for name, settings in variants.items():
         if name.startswith(asked.only):
             start = time.process_time()
-            spec = RunSpec(
-                asked.method, asked.dataset, (), tuple(asked.augment), asked.rerank, overrides=settings or {}
-            )
-            record = run(spec, data=data)
+            around = {"augment": tuple(asked.augment), "rerank": asked.rerank}
+            record = run(RunSpec(asked.method, asked.dataset, **around, overrides=settings or {}), data=data)
             seconds = time.process_time() - start
             values = evaluate(record.predictions(), data, METRICS).values()
             print("".join(f"{values[m]:8.2f}" for m in METRICS), f"{seconds:8.1f}  {name}", flush=True)

@@ -123,7 +123,8 @@ def _rows_at_once() -> int:
 def _pieces(r: Tensor, noise: Noise, width: int | None = None) -> Iterator[tuple[slice, Noise, Tensor]]:
     """Slices of rows, with the noise that is theirs and a table to work in, of their size or with wider rows."""
     size = _rows_at_once()
-    P = r.new_zeros(min(size, len(r)), width or r.shape[1])
+    P = r.new_empty(min(size, len(r)), width or r.shape[1])
+    P[:, r.shape[1] :] = 0
     for first in range(0, len(r), size):
         here = slice(first, min(first + size, len(r)))
         yield here, noise._replace(first_row=noise.first_row + first), P[: here.stop - first]

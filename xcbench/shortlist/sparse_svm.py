@@ -31,10 +31,11 @@ def fit_sparse_classifiers(
     count = examples.shape[0]
     blocks: dict[int, RowBlock] = {}
     points, rows = rows_of(X), rows_of(examples)
+    squares = _squares(points.indptr, points.data)
 
     def work(block: slice) -> None:
         blocks[block.start] = _descend(
-            *points, X.shape[1], *rows, block.start, block.stop,
+            *points, squares, X.shape[1], *rows, block.start, block.stop,
             np.float32(tolerance), epochs, np.float32(prune), seed_word(seed),
         )  # fmt: skip
 
@@ -56,11 +57,22 @@ def listed_margins(X: sp.csr_array, W: sp.csr_array, labels: npt.NDArray[np.int3
     return out
 
 
+@njit(cache=True)
+def _squares(starts: npt.NDArray[np.int64], values: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    """<x, x> of every row."""
+    squares = np.zeros(len(starts) - 1, np.float32)
+    for i in range(len(squares)):
+        for e in range(starts[i], starts[i + 1]):
+            squares[i] += values[e] * values[e]
+    return squares
+
+
 @njit(cache=True, nogil=True)
 def _descend(
     starts: npt.NDArray[np.int64],
     words: npt.NDArray[np.int32],
     values: npt.NDArray[np.float32],
+    squares: npt.NDArray[np.float32],
     width: int,
     example_starts: npt.NDArray[np.int64],
     example_points: npt.NDArray[np.int32],
@@ -72,14 +84,13 @@ def _descend(
     prune: np.float32,
     seed: np.uint64,
 ) -> RowBlock:
-    w, touched = np.zeros(width, np.float32), np.zeros(width, np.bool_)
-    sizes = np.zeros(stop - first, np.int64)
+    w, sizes = np.zeros(width, np.float32), np.zeros(stop - first, np.int64)
     ids, kept = np.empty(width, np.int32), np.empty(width, np.float32)
     held = 0
     for c in range(first, stop):
         points = example_points[example_starts[c] : example_starts[c + 1]]
         costs = example_costs[example_starts[c] : example_starts[c + 1]]
-        _solve(starts, words, values, points, costs, tolerance, epochs, seed, c, w)
+        _solve(starts, words, values, squares, points, costs, tolerance, epochs, seed, c, w)
         if held + width > ids.size:  # twice the room, and at least for one more dense row
             ids = np.concatenate((ids, np.empty(held + width, np.int32)))
             kept = np.concatenate((kept, np.empty(held + width, np.float32)))
@@ -87,14 +98,10 @@ def _descend(
         for point in points:
             for e in range(starts[point], starts[point + 1]):
                 word = words[e]
-                if not touched[word] and w[word] != 0 and abs(w[word]) >= prune:
-                    touched[word] = True
+                if w[word] != 0 and abs(w[word]) >= prune:
                     ids[held], kept[held] = word, w[word]
                     held += 1
-        for point in points:
-            for e in range(starts[point], starts[point + 1]):
-                w[words[e]] = 0
-                touched[words[e]] = False
+                w[word] = 0  # for the next classifier, and lest this word be written twice
         sizes[c - first] = held - begin
     return sizes, ids[:held].copy(), kept[:held].copy()
 
@@ -104,6 +111,7 @@ def _solve(
     starts: npt.NDArray[np.int64],
     words: npt.NDArray[np.int32],
     values: npt.NDArray[np.float32],
+    squares: npt.NDArray[np.float32],
     points: npt.NDArray[np.int32],
     costs: npt.NDArray[np.float32],
     tolerance: np.float32,
@@ -120,15 +128,14 @@ def _solve(
         for i in order:
             begin, end = starts[points[i]], starts[points[i] + 1]
             sign, ridge = np.sign(costs[i]), np.float32(0.5) / abs(costs[i])
-            margin, square = np.float32(0), np.float32(0)
+            margin = np.float32(0)
             for e in range(begin, end):
                 margin += values[e] * w[words[e]]
-                square += values[e] * values[e]
             slope = sign * margin - np.float32(1) + ridge * alpha[i]
             if alpha[i] == 0 and slope >= 0:
                 continue
             worst = max(worst, abs(slope))
-            moved = max(alpha[i] - slope / (square + ridge), np.float32(0)) - alpha[i]
+            moved = max(alpha[i] - slope / (squares[points[i]] + ridge), np.float32(0)) - alpha[i]
             alpha[i] += moved
             for e in range(begin, end):
                 w[words[e]] += moved * sign * values[e]
