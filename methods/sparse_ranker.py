@@ -29,6 +29,8 @@ from xcbench.labels.matrices import pattern, whole_targets, with_constant
 from xcbench.shortlist import ranked
 from xcbench.shortlist.sparse_svm import fit_sparse_classifiers, listed_margins
 
+Floats = npt.NDArray[np.float32]
+
 LISTED = 100
 """Labels a point, in the authors' code as in every run here."""
 
@@ -64,15 +66,23 @@ class SparseRescorer(Rescorer):
         self.power = power
 
     def rescore(self, predictions: TopK, X: sp.csr_array) -> TopK:
-        listed = predictions.indices >= 0
+        scores = self.scores(predictions, self.margins(predictions, X))
+        return ranked(predictions.indices, scores, predictions.k)
+
+    def margins(self, listed: TopK, X: sp.csr_array) -> Floats:
+        """<w_l, x> of every label listed; -inf where there is none."""
         if X.shape[1] + 1 != self.W.shape[1]:
             raise InputError(f"the sparse ranker knows {self.W.shape[1] - 1} features, the points have {X.shape[1]}")
-        if (predictions.scores[listed] < 0).any():
+        return listed_margins(with_constant(X), self.W, listed.indices)
+
+    def scores(self, listed: TopK, margins: Floats) -> Floats:
+        """The formula; 0 where there is no label."""
+        there = listed.indices >= 0
+        if (listed.scores[there] < 0).any():
             raise InputError("the sparse ranker multiplies a method's scores, and these are below 0")
-        margins = listed_margins(with_constant(X), self.W, predictions.indices)
-        fits = np.exp(-(np.maximum(0, 1 - margins) ** 3))
-        scores = np.where(listed, predictions.scores, 0) ** self.power * fits
-        return ranked(predictions.indices, scores, predictions.k)
+        own = np.where(there, listed.scores, np.float32(0)) ** self.power
+        scores: Floats = own * np.exp(-(np.maximum(0, 1 - margins) ** 3))
+        return scores
 
     def save(self, folder: Path) -> None:
         save_values(folder, vars(self))

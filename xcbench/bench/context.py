@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import logging
 import sys
@@ -65,6 +66,13 @@ class RunContext:
 
     def owned_by(self, plugin: PlugIn[Any]) -> RunContext:
         return dataclasses.replace(self, owner=plugin)
+
+    @contextlib.contextmanager
+    def elsewhere(self, data: Dataset) -> Iterator[RunContext]:
+        """The same run on other data. Its stages count as the run's; what is reported there says nothing of the run."""
+        reported = dict(self.journal.reported)
+        yield dataclasses.replace(self, unaugmented=data)
+        self.journal.reported = reported
 
     def log(self, message: str) -> None:
         _log.info("%s", message)

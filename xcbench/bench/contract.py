@@ -75,6 +75,16 @@ class Ranking(Protocol):
         """The k best labels of each row; `titles` are the same points as text, for methods that read words."""
 
 
+class Trained(Ranking, Protocol):
+    """The method as it was trained on the data that a reranker is given."""
+
+    def again(self, data: Dataset) -> tuple[Dataset, Ranking]:
+        """The same method with the same settings and seed, trained on other data, and that data as it was augmented.
+
+        What both are asked about points that this training left out is what they would answer to new ones.
+        """
+
+
 class Rescorer(ABC):
     """What a reranker has learnt: predictions in, better predictions out. Lives in one folder like a predictor."""
 
@@ -195,10 +205,10 @@ class Reranker(PlugIn[Config]):
     rescorer_type: ClassVar[type[Rescorer]]
 
     @abstractmethod
-    def fit(self, data: Dataset, run: Run, first: Ranking) -> Rescorer:
+    def fit(self, data: Dataset, run: Run, first: Trained) -> Rescorer:
         """Learn what rescoring needs, a label graph say, or where `first`, the trained method, errs on `data.train`.
 
-        Never look at `data.test`.
+        Never look at `data.test`. What needs no second training may ask for a mere `Ranking`.
         """
 
     def stages(self, data: Dataset, run: Run) -> Mapping[str, Stage]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 import psutil
+import scipy.sparse as sp
 
 from xcbench.bench.cache import StageCache, StageNote
 from xcbench.bench.context import RunContext
@@ -163,6 +164,14 @@ def _perform(resolved: ResolvedRun, context: RunContext) -> _Outcome:
 def train(resolved: ResolvedRun, context: RunContext) -> Model:
     """Augment, fit every member, and put together what predicts."""
     data = augmented(resolved, context)
+    model, reranker = _fitted(resolved, data, context), resolved.reranker
+    if reranker is None:
+        return model
+    first = _TrainedMethod(model, resolved, context)
+    return dataclasses.replace(model, rescorer=reranker.fit(data, context.owned_by(reranker), first))
+
+
+def _fitted(resolved: ResolvedRun, data: Dataset, context: RunContext) -> Model:
     members = []
     for number in range(resolved.spec.ensemble):
         if resolved.spec.ensemble > 1:
@@ -171,11 +180,26 @@ def train(resolved: ResolvedRun, context: RunContext) -> Model:
         seed_generators(member.seed)
         # A new object each: what a method keeps on itself must not leak from one member into the next.
         members.append(type(resolved.method)(resolved.method.config).fit(data, member))
-    original, reranker = resolved.data, resolved.reranker
-    model = Model(tuple(members), original.label_count, None, original.encoder, original.label_titles)
-    if reranker is None:
-        return model
-    return dataclasses.replace(model, rescorer=reranker.fit(data, context.owned_by(reranker), model))
+    original = resolved.data
+    return Model(tuple(members), original.label_count, None, original.encoder, original.label_titles)
+
+
+@dataclass(frozen=True)
+class _TrainedMethod:
+    """What a reranker is given; see `xcbench.bench.contract.Trained`."""
+
+    model: Model
+    resolved: ResolvedRun
+    context: RunContext
+
+    def predict(self, X: sp.csr_array, k: int, titles: Sequence[str] | None = None) -> TopK:
+        return self.model.predict(X, k, titles)
+
+    def again(self, data: Dataset) -> tuple[Dataset, Model]:
+        resolved = dataclasses.replace(self.resolved, data=data)
+        with self.context.elsewhere(data) as context:
+            seen = augmented(resolved, context)
+            return seen, _fitted(resolved, seen, context)
 
 
 def augmented(resolved: ResolvedRun, context: RunContext) -> Dataset:

@@ -1,0 +1,162 @@
+"""Calibration: what it knows of a pair, whom it learns from, and what it does behind real methods."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from xcbench.methods.calibrated import CalibratedRescorer, Evidence, Network, _counting, _truth
+from xcbench.methods.sparse_ranker import SparseRescorer
+
+from tests.methods.problems import csr
+from xcbench.bench.cache import StageCache
+from xcbench.bench.config import build
+from xcbench.bench.context import RunContext
+from xcbench.bench.model import load_model
+from xcbench.bench.registry import get_reranker
+from xcbench.bench.run import plan, run
+from xcbench.bench.spec import RunSpec
+from xcbench.bench.toy import toy_dataset
+from xcbench.data import Dataset, Split, TopK
+from xcbench.errors import InputError
+
+
+class Guesses:
+    """A method that lists all labels in an order of chance, and remembers on what it was trained again."""
+
+    def __init__(self, labels):
+        self.labels, self.seen = labels, []
+
+    def predict(self, X, k, titles=None):
+        order = np.random.default_rng(0).permuted(np.tile(np.arange(self.labels), (X.shape[0], 1)), axis=1)[:, :k]
+        return TopK.of(order, np.tile(0.9 ** np.arange(order.shape[1]), (len(order), 1)))
+
+    def again(self, data):
+        self.seen.append(data)
+        return data, self
+
+
+def fitted(data, folder, first, seed=0, **settings):
+    reranker = get_reranker("calibrated")
+    plugin = reranker(build(reranker.config_type, settings))
+    return plugin.fit(data, RunContext(seed, "cpu", data, StageCache(folder), plugin), first)
+
+
+def test_evidence_of_a_pair_by_hand():
+    X, Y = csr([[0.6, 0.8], [1, 0], [0, 1]]), csr([[1, 0, 0], [1, 1, 0], [0, 1, 0]])
+    data = Dataset("d", Split(X, Y), Split(X, Y), Z=csr([[1, 0], [0, 0], [0.6, 0.8]]))
+    ranker = SparseRescorer(csr([[1, 0, 0.5], [0, 0, 0], [0, 1, 0]]), power=0.5)
+    listed = TopK.of(np.array([[1, 0]]), np.array([[0.9, 0.4]]))
+    known = Evidence.of(data, ranker)(listed, csr([[0.6, 0.8]]))
+    assert known.shape == (1, 2, Evidence.COUNT)
+    # Label 1 has margin 0, label 0 has 0.6 + 0.5; the ranker puts label 0 first, sqrt(0.4) against sqrt(0.9) / e.
+    first, second = np.log(0.9) / 2 - 1, np.log(0.4) / 2
+    centroids = np.array([[1.6, 0.8], [1, 1]]) / np.sqrt([[3.2], [2]])
+    near = centroids @ [0.6, 0.8]
+    label1 = [np.log(0.9), 0, 0, 0, first, first - second, 1, 0, near[1], np.log(3 / 3), 2, 0]
+    label0 = [np.log(0.4), np.log(0.4 / 0.9), 1, 1.1, second, 0, 0, 0.6, near[0], np.log(3 / 3), 2, 1]
+    np.testing.assert_allclose(known[0], [label1, label0], rtol=1e-5, atol=1e-6)
+
+
+def test_evidence_is_finite_whatever_is_missing():
+    X = sp.csr_array((2, 3), dtype=np.float32)
+    data = Dataset("d", Split(X, csr([[0, 0], [0, 0]])), Split(X, csr([[0, 0], [0, 0]])))
+    listed = TopK.of(np.array([[1, -1], [-1, -1]]), np.array([[0.0, -np.inf], [-np.inf, -np.inf]]))
+    known = Evidence.of(data, SparseRescorer(sp.csr_array((2, 4), dtype=np.float32)))(listed, X)
+    assert np.isfinite(known).all()
+    found = CalibratedRescorer(
+        Evidence.of(data, SparseRescorer(sp.csr_array((2, 4), dtype=np.float32))), Network(Evidence.COUNT, 4, 2)
+    ).rescore(listed, X)
+    assert found.indices.tolist() == [[1, -1], [-1, -1]]
+    assert found.scores[0, 0] == 1
+
+
+def test_learns_from_points_that_the_second_training_has_not_seen(tmp_path):
+    data, first = toy_dataset(train=100), Guesses(50)
+    fitted(data, tmp_path, first, share=0.3)
+    (part,) = first.seen
+    assert (len(part.train), len(part.test)) == (70, 30)
+    assert sorted([*part.train.titles, *part.test.titles]) == sorted(data.train.titles)
+    assert not set(part.encoder.vocabulary) - {
+        word for title in [*part.train.titles, *data.label_titles] for word in title.split()
+    }
+    first.seen.clear()
+    fitted(data, tmp_path, first, share=0.3, most=12)
+    assert len(first.seen[0].test) == 12
+
+
+def test_finds_out_by_itself_that_words_are_to_be_trusted_and_the_method_is_not(tmp_path):
+    data, first = toy_dataset(train=400), Guesses(50)
+    listed = first.predict(data.test.X, 50)
+    found = fitted(data, tmp_path, first).rescore(listed, data.test.X)
+    hits = [data.test.Y[[i], [label]][0] for i, label in enumerate(found.indices[:, 0])]
+    assert np.mean(hits) > 0.9
+    assert np.allclose(found.scores.sum(axis=1), 1, atol=1e-5)
+    assert (np.diff(found.scores, axis=1) <= 0).all()
+
+
+def test_a_seed_decides_everything(tmp_path):
+    data, first = toy_dataset(), Guesses(50)
+    a, b, other = (
+        fitted(data, tmp_path, first, seed).rescore(first.predict(data.test.X, 50), data.test.X) for seed in (0, 0, 1)
+    )
+    assert np.array_equal(a.scores, b.scores)
+    assert not np.array_equal(a.scores, other.scores)
+
+
+def test_pairs_that_count_neither_way_are_left_out_of_lists_and_truth():
+    listed = TopK.of(np.array([[2, 0, -1], [1, 2, 0]]), np.array([[0.9, 0.5, -np.inf], [0.9, 0.5, 0.1]]))
+    assert _truth(listed, csr([[0, 1, 1], [1, 0, 0]])).tolist() == [[True, False, False], [False, False, True]]
+    assert _counting(listed, np.array([[0, 0], [1, 2]])).tolist() == [[True, False, False], [True, False, True]]
+    assert _counting(listed, np.zeros((0, 2), np.int64)).tolist() == [[True, True, False], [True] * 3]
+
+
+@pytest.mark.parametrize("method", ["knn", "decaf"])
+def test_works_behind_a_method_and_is_kept_with_its_model(method, tmp_path, monkeypatch):
+    monkeypatch.setenv("XCBENCH_HOME", str(tmp_path))
+    data = toy_dataset()
+    plain, record = (run(RunSpec(method, rerank=rerank), data=data) for rerank in (None, "calibrated"))
+    assert record.metrics["P@1"].value >= plain.metrics["P@1"].value - 2
+    assert record.metrics["R@100"].value == plain.metrics["R@100"].value  # the same labels in another order
+    assert record.reported == plain.reported  # what the second training says is not said of this run
+    own, whole = ({stage.key for stage in r.stages} for r in (plain, record))
+    assert own < whole or not own
+    model = load_model(record)
+    again = model.predict(data.test.X, 50, data.test.titles)
+    assert np.array_equal(again.indices, record.predictions().indices)
+    assert model.predict_text(["topic7 group1"], 3).indices[0, 0] == 7
+
+
+def test_an_augmentation_is_applied_to_the_second_training_too(tmp_path, monkeypatch):
+    monkeypatch.setenv("XCBENCH_HOME", str(tmp_path))
+    data = toy_dataset()
+    pairs = np.array([[i, (int(data.train.Y[[i]].indices[0]) + 7) % 50] for i in range(len(data.train))])
+    data = dataclasses.replace(data, train=dataclasses.replace(data.train, filter=pairs))
+    record = run(RunSpec("decaf", augment=("filtered",), rerank="calibrated"), data=data)
+    log = (record.folder / "log.txt").read_text()
+    assert "200 pairs of the training filter are left open" in log
+    assert "160 pairs of the training filter are left open" in log
+
+
+def test_its_memory_is_known_beforehand(tmp_path, monkeypatch):
+    monkeypatch.setenv("XCBENCH_HOME", str(tmp_path))
+    data = toy_dataset(labels=100, train=2000, test=10)
+    sparse, calibrated = (
+        plan(RunSpec("popularity", rerank=name), data=data).memory for name in ("sparse", "calibrated")
+    )
+    assert calibrated - sparse > 4 * Evidence.COUNT * 100 * 400 / 2
+
+
+def test_without_points_to_spare_it_is_refused(tmp_path):
+    data = toy_dataset(train=2)
+    with pytest.raises(InputError, match="has 2"):
+        fitted(data, tmp_path, Guesses(50))
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("share", 1.0), ("share", 0.0), ("most", 0), ("rare", -1.0), ("networks", 0), ("hidden", 0), ("lr", 0.0)],
+)
+def test_settings_out_of_range_are_refused(key, value):
+    with pytest.raises(InputError, match=key):
+        build(get_reranker("calibrated").config_type, {key: value})
