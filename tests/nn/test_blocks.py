@@ -80,6 +80,24 @@ def test_spectral_weight_equals_torch_in_value_and_gradient():
         torch.testing.assert_close(ours.raw.grad, theirs.weight_orig.grad)
 
 
+@pytest.mark.parametrize("training", [True, False])
+def test_a_gated_spectral_weight_is_the_same_in_plain_torch(training):
+    ours, gate, g = (
+        SpectralWeight(torch.randn(7, 5)).train(training),
+        torch.randn(7, requires_grad=True),
+        torch.randn(7, 5),
+    )
+    plain, plain_gate = copy.deepcopy(ours).double(), gate.detach().double().requires_grad_()
+    for _ in range(2):
+        for weight, gating in ((ours, gate), (plain, plain_gate)):
+            gating.grad = weight.raw.grad = None
+            weight(gating).backward(g.to(gating.dtype))
+        agree(
+            [ours(gate), ours.raw.grad, gate.grad, ours.u],
+            [plain(plain_gate), plain.raw.grad, plain_gate.grad, plain.u],
+        )
+
+
 def test_decaf_block_at_the_start_halves_relu_and_input():
     block, r0 = GatedBlock(D, 0.5).eval(), torch.randn(4, D)
     torch.testing.assert_close(block(r0), 0.5 * torch.relu(r0) + 0.5 * r0)

@@ -15,12 +15,12 @@ from xcbench.nn.blocks import (
     GraphConvolution,
     ResidualBlock,
     Scale,
-    SpectralWeight,
 )
 from xcbench.nn.dropout import relu_dropout
 from xcbench.nn.losses import Reduction, Shortlists, bce_over_all, bce_over_shortlists
 from xcbench.nn.residual import Factored
 from xcbench.nn.sparse_rows import SparseRows
+from xcbench.nn.spectral import SpectralWeight
 from xcbench.nn.tables import LabelBank, TokenEmbeddings, weighted_sums
 
 __all__ = [

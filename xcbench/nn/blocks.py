@@ -5,67 +5,15 @@ All maps start as the identity, so that a new block begins with the embeddings i
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import linear, normalize
+from torch.nn.functional import linear
 
 from xcbench.nn.dropout import first_point, relu_dropout
 from xcbench.nn.residual import Factored, relu_residual
 from xcbench.nn.sparse_rows import SparseRows
+from xcbench.nn.spectral import SpectralWeight
 from xcbench.nn.tables import TokenEmbeddings
-
-
-class SpectralWeight(nn.Module):
-    """A matrix divided by its largest singular value, which one power iteration a training step follows.
-
-    The parameter is initialised before anything is divided: torch's own parametrisation would silently ignore an
-    identity that is written to the wrapped weight afterwards.
-    """
-
-    u: Tensor
-    v: Tensor
-
-    def __init__(self, start: Tensor) -> None:
-        super().__init__()
-        self.raw = nn.Parameter(start)
-        self.register_buffer("u", normalize(torch.randn_like(start[:, 0]), dim=0))
-        self.register_buffer("v", torch.empty_like(start[0]))
-        for _ in range(15):
-            _iterate(start, self.u, self.v)
-
-    def forward(self) -> Tensor:
-        return _Normed.apply(self.raw, self.u, self.v, self.training)  # type: ignore[no-untyped-call, no-any-return]
-
-
-def _iterate(raw: Tensor, u: Tensor, v: Tensor) -> Tensor:
-    """Bring u and v closer to the leading singular vectors; returns the singular value."""
-    torch.mv(raw.T, u, out=v)
-    v /= torch.linalg.vector_norm(v).clamp_(min=1e-12)
-    torch.mv(raw, v, out=u)
-    sigma = torch.linalg.vector_norm(u).clamp_(min=1e-12)
-    u /= sigma
-    return sigma  # type: ignore[no-any-return]
-
-
-class _Normed(torch.autograd.Function):
-    """W / sigma with sigma = u^T W v and constant u, v: by hand, since it is asked for at every step of every block."""
-
-    @staticmethod
-    def forward(ctx: Any, raw: Tensor, u: Tensor, v: Tensor, training: bool) -> Tensor:
-        sigma = _iterate(raw, u, v) if training else torch.dot(u, torch.mv(raw, v))
-        normed = raw / sigma
-        if ctx.needs_input_grad[0]:
-            # Copies: the next iteration must not change what this backward pass will read.
-            ctx.save_for_backward(normed, u.clone(), v.clone(), sigma)
-        return normed
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None, None]:
-        normed, u, v, sigma = ctx.saved_tensors
-        along = torch.sum(grads[0] * normed)
-        return torch.addr(grads[0], u * -along, v).div_(sigma), None, None, None
 
 
 class GatedBlock(nn.Module):
@@ -93,7 +41,7 @@ class GatedBlock(nn.Module):
         a, c = torch.sigmoid(self.a), torch.sigmoid(self.c)
         if gate is not None:
             a, c = gate * a, gate * c
-        return a[:, None] * self.R(), a * self.bias, c
+        return self.R(a), a * self.bias, c
 
 
 class ResidualBlock(nn.Module):
@@ -114,7 +62,7 @@ class ResidualBlock(nn.Module):
 
     def folded(self) -> tuple[Tensor, Tensor, Tensor]:
         """W, b and skip with block(r0) = W drop(ReLU(r0)) + b + skip (.) r0."""
-        return self.lam * self.R(), self.lam * self.bias, self.ones
+        return self.R(self.lam.expand(len(self.bias))), self.lam * self.bias, self.ones
 
 
 class GraphConvolution(nn.Module):

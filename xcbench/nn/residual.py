@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from xcbench.nn.dropout import Noise, draw_noise, fusable, numbers_of_row, relu_dropout_rows, relu_under
 from xcbench.nn.parallel import Floats, kernel, share_rows
@@ -96,14 +97,13 @@ class _MultipliedOut(torch.autograd.Function):
         want_r, want_W, want_z = (ctx.needs_input_grad[k] for k in (0, 1, 5))
         dr, dz = (torch.empty_like(t) if want else t for t, want in ((r, want_r), (z, want_z)))
         width = -(-r.shape[1] // COLUMNS_AT_ONCE) * COLUMNS_AT_ONCE
-        W_wide, dW = (W.new_zeros(len(W), width) for _ in range(2))
-        W_wide[:, : r.shape[1]] = W
+        W_wide, dW = pad(W, (0, width - r.shape[1])), W.new_empty(len(W), width)
         dP = r.new_empty(min(_rows_at_once(), len(r)), width)
         sums = torch.empty(-(-len(r) // ROWS_PER_SUM), 3, r.shape[1])
         for here, noise, P in _pieces(r, ctx.noise, width):
             share_rows(relu_dropout_rows, len(P), P.numel(), r[here], noise, P)
             if want_W:
-                dW.addmm_(g[here].T, P)
+                torch.addmm(dW, g[here].T, P, beta=float(here.start > 0), out=dW)
             if want_r:
                 torch.mm(g[here], W_wide, out=dP[: len(P)])
             its_sums = sums[here.start // ROWS_PER_SUM : -(-here.stop // ROWS_PER_SUM)]

@@ -152,9 +152,11 @@ def _scatter(weights: SparseRows, grad: Tensor, into: Tensor, touched: Tensor) -
     """
     to = weights.by_column
     threads = torch.get_num_threads() if len(to.rows) * grad.shape[1] > SMALL else 1
-    bounds = np.searchsorted(to.starts, np.arange(threads + 1) * len(to.rows) // threads)
+    bounds = [0, len(to.columns)]
+    if threads > 1:
+        bounds = np.searchsorted(to.starts, np.arange(threads + 1) * len(to.rows) // threads).tolist()
     entries = to.columns, to.starts, to.rows, to.entries, weights.values
-    share_ranges(_add_to_columns, bounds.tolist(), *entries, grad.contiguous(), into, touched)
+    share_ranges(_add_to_columns, bounds, *entries, grad.contiguous(), into, touched)
 
 
 @kernel
