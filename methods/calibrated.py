@@ -178,15 +178,16 @@ class Calibrated(Reranker[CalibratedConfig]):
         whole: int = self._ranker.estimate_memory(data) + evidence
         return whole
 
-    def fit(self, data: Dataset, run: Run, first: Trained) -> CalibratedRescorer:
-        clean = run.unaugmented
-        if not (count := self._held_out(clean)):
-            raise InputError(
-                f"calibration needs training points to hold out, and {clean.name!r} has {len(clean.train)}"
-            )
+    def trains_again_on(self, run: Run) -> tuple[Dataset]:
+        clean, count = run.unaugmented, self._held_out(run.unaugmented)
+        if not 0 < count < len(clean.train):
+            raise InputError(f"calibration needs training points to spare, and {clean.name!r} has {len(clean.train)}")
         draw = np.random.default_rng(derive_seed(run.seed, "held out"))
-        part = hold_out(clean, draw.permutation(len(clean.train))[:count])
-        run.log(f"calibration: the method is trained again without {count:,} of its {len(clean.train):,} points")
+        return (hold_out(clean, draw.permutation(len(clean.train))[:count]),)
+
+    def fit(self, data: Dataset, run: Run, first: Trained) -> CalibratedRescorer:
+        (part,) = self.trains_again_on(run)
+        run.log(f"calibration: the method is trained again without {len(part.test):,} of its points")
         seen, again = first.again(part)
         network = self._network(part, Evidence.of(seen, self._ranker.fit(seen, run, again)), again, run)
         return CalibratedRescorer(Evidence.of(data, self._ranker.fit(data, run, first)), network)

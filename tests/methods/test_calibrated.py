@@ -127,6 +127,14 @@ def test_works_behind_a_method_and_is_kept_with_its_model(method, tmp_path, monk
     assert model.predict_text(["topic7 group1"], 3).indices[0, 0] == 7
 
 
+def test_a_dry_run_shows_both_trainings(tmp_path, monkeypatch):
+    monkeypatch.setenv("XCBENCH_HOME", str(tmp_path))
+    spec, data = RunSpec("decaf", rerank="calibrated"), toy_dataset()
+    planned = [stage.key for _, stage, _ in plan(spec, data=data).stages]
+    assert len(planned) == 6
+    assert planned == [stage.key for stage in run(spec, data=data).stages]
+
+
 def test_an_augmentation_is_applied_to_the_second_training_too(tmp_path, monkeypatch):
     monkeypatch.setenv("XCBENCH_HOME", str(tmp_path))
     data = toy_dataset()

@@ -215,6 +215,10 @@ class Reranker(PlugIn[Config]):
         """Declare the stages that `fit` will use, computing nothing; a dry run shows them."""
         return {}
 
+    def trains_again_on(self, run: Run) -> Sequence[Dataset]:
+        """The data that `fit` will ask `first` to be trained on again; a dry run shows those stages, too."""
+        return ()
+
     def estimate_memory(self, data: Dataset) -> int:
         """Bytes that `fit` will add to this process at its peak, after the method's training has ended."""
         return 0

@@ -247,17 +247,27 @@ def plan(
     cache = cache_of_all(cache if isinstance(cache, StageCache) else StageCache(cache))
     resolved = resolve(spec, data)
     context = _context(resolved, cache, choose_device(device), OverwriteStrategy.KEEP)
-    seen = augmented(resolved, context)
-    for number in range(spec.ensemble):
-        resolved.method.stages(seen, context.member(number))
+    seen = _declared(resolved, context)
     if resolved.reranker:
-        resolved.reranker.stages(seen, context.owned_by(resolved.reranker))
+        own = context.owned_by(resolved.reranker)
+        resolved.reranker.stages(seen, own)
+        for data in resolved.reranker.trains_again_on(own):
+            with context.elsewhere(data) as there:
+                _declared(dataclasses.replace(resolved, data=data), there)
     declared = tuple(
         (number, stage, cache.note(owner, stage.name, stage.key))
         for (number, _), (stage, owner) in context.journal.stages.items()
     )
     memory, source = _estimate_memory(resolved, seen, store)
     return Plan(resolved, store.get(resolved.id), declared, memory, source)
+
+
+def _declared(resolved: ResolvedRun, context: RunContext) -> Dataset:
+    """The data that the method sees, after it has said what stages it has on it."""
+    seen = augmented(resolved, context)
+    for number in range(resolved.spec.ensemble):
+        resolved.method.stages(seen, context.member(number))
+    return seen
 
 
 def _estimate_memory(resolved: ResolvedRun, data: Dataset, store: Store) -> tuple[int, str]:
