@@ -127,6 +127,18 @@ def test_works_behind_a_method_and_is_kept_with_its_model(method, tmp_path, monk
     assert model.predict_text(["topic7 group1"], 3).indices[0, 0] == 7
 
 
+@pytest.mark.parametrize("points", [5, 20, 200])
+@pytest.mark.parametrize("text", [True, False])
+def test_any_size_works_with_and_without_text(points, text, tmp_path, monkeypatch):
+    monkeypatch.setenv("XCBENCH_HOME", str(tmp_path))
+    data = toy_dataset(train=points)
+    if not text:
+        plain = {name: dataclasses.replace(getattr(data, name), titles=None) for name in ("train", "test")}
+        data = dataclasses.replace(data, Z=None, label_titles=None, encoder=None, **plain)
+    before, after = (run(RunSpec("knn", rerank=rerank), data=data) for rerank in (None, "calibrated"))
+    assert after.metrics["P@1"].value >= before.metrics["P@1"].value - 10
+
+
 def test_a_dry_run_shows_both_trainings(tmp_path, monkeypatch):
     monkeypatch.setenv("XCBENCH_HOME", str(tmp_path))
     spec, data = RunSpec("decaf", rerank="calibrated"), toy_dataset()

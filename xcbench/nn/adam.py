@@ -133,11 +133,11 @@ def _adam_rows(
     """
     for k in range(first, last):
         row = np.uint64(rows[k])
-        source = row if grad_by_row else np.uint64(k)
-        for j in range(p.shape[1]):
-            g = grad[source, j]
-            m[row, j] = b1 * m[row, j] + b1_rest * g
-            v[row, j] = b2 * v[row, j] + b2_rest * g * g
-            p[row, j] -= rate * m[row, j] / (np.sqrt(v[row, j]) * root + eps)
-        if grad_by_row:
-            grad[source] = np.float32(0)
+        p_row, m_row, v_row, g_row = p[row], m[row], v[row], grad[row if grad_by_row else np.uint64(k)]
+        for j in range(len(p_row)):
+            g = g_row[j]
+            mean, square = b1 * m_row[j] + b1_rest * g, b2 * v_row[j] + b2_rest * g * g
+            m_row[j], v_row[j] = mean, square  # kept at hand below: read back, they would cost a third more
+            p_row[j] -= rate * mean / (np.sqrt(square) * root + eps)
+            if grad_by_row:
+                g_row[j] = np.float32(0)
