@@ -15,9 +15,11 @@ evidence, and the second training: theirs goes without the held-out points for g
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -30,15 +32,19 @@ from xcbench.bench import Ranking, Reranker, Rescorer, Run, Trained, load_values
 from xcbench.bench.stages import derive_seed
 from xcbench.data import Dataset, TopK
 from xcbench.data.holdout import hold_out
-from xcbench.errors import InputError
+from xcbench.data.text import TextEncoder
+from xcbench.errors import DataError, InputError
 from xcbench.evaluate import inverse_propensity
 from xcbench.labels.centroids import sparse_centroids
-from xcbench.labels.matrices import whole_targets
+from xcbench.labels.matrices import whole_targets, with_constant
 from xcbench.shortlist import ranked
 from xcbench.shortlist.sparse_svm import listed_margins
 
 Floats = npt.NDArray[np.float32]
 
+ENCODER = "spelling.json"
+RARE_NGRAM = 3
+"""Runs of letters that fewer titles have are left out."""
 POINTS_AT_A_TIME = 1 << 12
 LISTS_AT_A_TIME = 64
 FARTHEST = 40.0
@@ -68,41 +74,77 @@ class CalibratedConfig:
             raise ValueError("most, networks, hidden, epochs are at least 1, lr is positive, rare not negative")
 
 
+@dataclass(frozen=True)
+class Spelling:
+    """A second sparse ranker, on runs of letters: it knows what a word is like that no training point has."""
+
+    encoder: TextEncoder
+    W: sp.csr_array
+    Z: sp.csr_array
+
+    def __call__(self, titles: Sequence[str] | None, labels: npt.NDArray[np.int32]) -> tuple[Floats, Floats]:
+        """<w_l, x> and <z_l, x> of every label listed."""
+        if titles is None:
+            raise InputError("calibration has learnt from titles, and these points have none")
+        X = self.encoder.encode(titles)
+        return listed_margins(with_constant(X), self.W, labels), listed_margins(X, self.Z, labels)
+
+
+@dataclass(frozen=True)
 class Evidence:
-    """What is known of a point and a label that is listed for it, twelve numbers a pair."""
+    """What is known of a point and a label that is listed for it: fourteen numbers a pair."""
 
-    COUNT = 12
+    COUNT: ClassVar = 14
 
-    def __init__(self, ranker: SparseRescorer, Z: sp.csr_array | None, C: sp.csr_array, frequency: Floats) -> None:
-        self.ranker, self.Z, self.C, self.frequency = ranker, Z, C, frequency
+    ranker: SparseRescorer
+    Z: sp.csr_array | None
+    C: sp.csr_array
+    """Centroids of the labels' points, of unit length."""
+    frequency: Floats
+    """log((n_l + 1) / N)."""
+    spelling: Spelling | None
 
     @classmethod
-    def of(cls, data: Dataset, ranker: SparseRescorer) -> Evidence:
-        """Labels' text, the centroids of their points, and how frequent they are: log((n_l + 1) / N)."""
+    def of(cls, data: Dataset, sparse: SparseRanker, run: Run, first: Ranking) -> Evidence:
+        examples, power = sparse.examples(data, run, first)
+        ranker = SparseRescorer(sparse.classifiers(data.train.X, data.Z, examples, run), power)
         C = sparse_centroids(whole_targets(data.train.Y), data.train.X)
         lengths = np.sqrt(C.multiply(C).sum(axis=1))
         C.data /= np.repeat(np.where(lengths > 0, lengths, 1), np.diff(C.indptr)).astype(np.float32)
         frequency = np.log((data.label_frequency + 1) / max(len(data.train), 1)).astype(np.float32)
-        return cls(ranker, data.Z, C, frequency)
+        return cls(ranker, data.Z, C, frequency, _spelling(data, sparse, examples, run))
 
-    def __call__(self, listed: TopK, X: sp.csr_array) -> Floats:
-        """[n, k, 12]; whatever stands at places where nothing is listed."""
+    def __call__(self, listed: TopK, X: sp.csr_array, titles: Sequence[str] | None) -> Floats:
+        """[n, k, 14]; whatever stands at places where nothing is listed."""
         labels = listed.indices
         tiny = np.finfo(np.float32).tiny
         margin = self.ranker.margins(listed, X)
         p = np.log(np.maximum(np.where(labels >= 0, listed.scores, 0), tiny))
         both = np.log(np.maximum(self.ranker.scores(listed, margin), tiny))
-        text = np.zeros_like(p) if self.Z is None else listed_margins(X, self.Z, labels)
+        none = np.zeros_like(p)
         words = np.diff(X.indptr)[:, None]
         label_words = np.zeros(len(self.frequency)) if self.Z is None else np.diff(self.Z.indptr)
         every = (
             p, p - p.max(axis=1, keepdims=True), np.arange(p.shape[1])[None], margin,
             both, both - both.max(axis=1, keepdims=True), _places(both),
-            text, listed_margins(X, self.C, labels),
+            none if self.Z is None else listed_margins(X, self.Z, labels), listed_margins(X, self.C, labels),
             self.frequency[labels], words, label_words[labels],
+            *((none, none) if self.spelling is None else self.spelling(titles, labels)),
         )  # fmt: skip
         stacked = np.stack([np.broadcast_to(one, p.shape) for one in every], axis=2).astype(np.float32)
         return np.clip(stacked, -FARTHEST, FARTHEST, out=stacked)
+
+
+def _spelling(data: Dataset, sparse: SparseRanker, examples: sp.csr_array, run: Run) -> Spelling | None:
+    if data.train.titles is None or data.label_titles is None:
+        return None
+    try:
+        encoder = TextEncoder.fit([*data.train.titles, *data.label_titles], tokenizer="ngrams", min_count=RARE_NGRAM)
+    except DataError:  # too little text for a single run of letters to come thrice
+        return None
+    X, Z = encoder.encode(data.train.titles), encoder.encode(data.label_titles)
+    # Label titles are no examples here: spelt alike is soon the label itself, or its sibling, and neither counts.
+    return Spelling(encoder, sparse.classifiers(X, None, examples[:, : X.shape[0]], run), Z)
 
 
 class Network(nn.Module):
@@ -140,18 +182,22 @@ class CalibratedRescorer(Rescorer):
         self.evidence, self.network = evidence, network.eval()
 
     @torch.no_grad()
-    def rescore(self, predictions: TopK, X: sp.csr_array) -> TopK:
+    def rescore(self, predictions: TopK, X: sp.csr_array, titles: Sequence[str] | None = None) -> TopK:
         scores = np.zeros(predictions.indices.shape, np.float32)
         for here in _blocks(len(predictions)):
             part = _cut(predictions, here)
-            f = self.network(torch.from_numpy(self.evidence(part, X[here]))).mean(0)
+            known = self.evidence(part, X[here], None if titles is None else titles[here])
+            f = self.network(torch.from_numpy(known)).mean(0)
             scores[here] = _softmax(f, torch.from_numpy(part.indices >= 0)).numpy()
         return ranked(predictions.indices, scores, predictions.k)
 
     def save(self, folder: Path) -> None:
         e, sizes = self.evidence, [len(self.network.parts), self.network.parts[0][0].out_features]  # type: ignore[index]
         known = {"W": e.ranker.W, "power": e.ranker.power, "Z": e.Z, "C": e.C, "frequency": e.frequency}
-        save_values(folder, {**known, "sizes": sizes, "network": self.network.state_dict()})
+        spelt = e.spelling and {"W": e.spelling.W, "Z": e.spelling.Z}
+        save_values(folder, {**known, "spelling": spelt, "sizes": sizes, "network": self.network.state_dict()})
+        if e.spelling is not None:
+            (folder / ENCODER).write_text(json.dumps(e.spelling.encoder.to_dict(), ensure_ascii=False), "utf-8")
 
     @classmethod
     def load(cls, folder: Path) -> CalibratedRescorer:
@@ -159,8 +205,12 @@ class CalibratedRescorer(Rescorer):
         networks, hidden = values["sizes"]
         network = Network(Evidence.COUNT, hidden, networks)
         network.load_state_dict(values["network"])
-        ranker = SparseRescorer(values["W"], values["power"])
-        return cls(Evidence(ranker, values["Z"], values["C"], values["frequency"]), network)
+        spelling = None
+        if values["spelling"] is not None:
+            encoder = TextEncoder.from_dict(json.loads((folder / ENCODER).read_text("utf-8")))
+            spelling = Spelling(encoder, **values["spelling"])
+        known = SparseRescorer(values["W"], values["power"]), values["Z"], values["C"], values["frequency"]
+        return cls(Evidence(*known, spelling), network)
 
 
 @register_reranker("calibrated")
@@ -189,8 +239,8 @@ class Calibrated(Reranker[CalibratedConfig]):
         (part,) = self.trains_again_on(run)
         run.log(f"calibration: the method is trained again without {len(part.test):,} of its points")
         seen, again = first.again(part)
-        network = self._network(part, Evidence.of(seen, self._ranker.fit(seen, run, again)), again, run)
-        return CalibratedRescorer(Evidence.of(data, self._ranker.fit(data, run, first)), network)
+        network = self._network(part, Evidence.of(seen, self._ranker, run, again), again, run)
+        return CalibratedRescorer(Evidence.of(data, self._ranker, run, first), network)
 
     @property
     def _ranker(self) -> SparseRanker:
@@ -208,11 +258,14 @@ class Calibrated(Reranker[CalibratedConfig]):
         true = _truth(listed, whole_targets(points.Y)) * counts * weights[listed.indices].astype(np.float32)
         taught = np.flatnonzero(true.any(axis=1))
         run.log(f"calibration: {len(taught):,} of {len(true):,} held-out points list a true label")
+        titles = None if points.titles is None else points.titles.take(taught)
         listed, X, true, counts = _cut(listed, taught), points.X[taught], true[taught], counts[taught]
         torch.manual_seed(derive_seed(run.seed, "calibration"))
         network = Network(Evidence.COUNT, c.hidden, c.networks)
         if len(taught):
-            known = np.concatenate([evidence(_cut(listed, here), X[here]) for here in _blocks(len(taught))])
+            known = np.concatenate(
+                [evidence(_cut(listed, here), X[here], titles and titles[here]) for here in _blocks(len(taught))]
+            )
             targets = true / true.sum(axis=1, keepdims=True)
             _train(network, torch.from_numpy(known), torch.from_numpy(targets), torch.from_numpy(counts), c, run)
         return network

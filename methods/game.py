@@ -7,7 +7,7 @@ negative. ECLARE also drops edges between labels whose learnt vectors point apar
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -42,7 +42,7 @@ class GameRescorer(Rescorer):
     def __init__(self, graph: sp.csr_array, beam: int, mode: Literal["code", "paper"], power: float = 1.0) -> None:
         self.game = Game(graph, beam, mode, power)
 
-    def rescore(self, predictions: TopK, X: sp.csr_array) -> TopK:
+    def rescore(self, predictions: TopK, X: sp.csr_array, titles: Sequence[str] | None = None) -> TopK:
         spread = self.game(predictions.cut(self.game.beam))
         return spread.cut(predictions.k).padded(predictions.k)
 

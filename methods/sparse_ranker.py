@@ -14,6 +14,7 @@ less steeply from place to place: what it has overlooked can then rise.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -65,7 +66,7 @@ class SparseRescorer(Rescorer):
         self.W = W
         self.power = power
 
-    def rescore(self, predictions: TopK, X: sp.csr_array) -> TopK:
+    def rescore(self, predictions: TopK, X: sp.csr_array, titles: Sequence[str] | None = None) -> TopK:
         scores = self.scores(predictions, self.margins(predictions, X))
         return ranked(predictions.indices, scores, predictions.k)
 
@@ -106,6 +107,11 @@ class SparseRanker(Reranker[SparseRankerConfig]):
         return 8 * min(LISTED, data.label_count) * (3 * points + 6 * min(points, POINTS_AT_A_TIME))
 
     def fit(self, data: Dataset, run: Run, first: Ranking) -> SparseRescorer:
+        examples, power = self.examples(data, run, first)
+        return SparseRescorer(self.classifiers(data.train.X, data.Z, examples, run), power)
+
+    def examples(self, data: Dataset, run: Run, first: Ranking) -> tuple[sp.csr_array, float]:
+        """What each label is taught by [L, points, and behind them the label titles if these count]; and t."""
         c = self.config
         sources = [(data.train, c.C)]
         if data.Z is not None and c.title > 0:
@@ -117,13 +123,19 @@ class SparseRanker(Reranker[SparseRankerConfig]):
             listed = _listed(points, rows, first)
             costs.append(_costs(points, rows, listed, C))
             falls.append(_falls(listed))
-        X = with_constant(sp.vstack([points.X for points, _ in sources], format="csr"))
-        examples = sp.vstack(costs, format="csr").T.tocsr()
-        W = fit_sparse_classifiers(X, examples, run.seed, tolerance=c.tolerance, epochs=c.epochs, prune=c.prune)
         steep = np.concatenate(falls)
         power = c.fall / max(c.fall, float(steep.mean()) if len(steep) else 0.0)
-        run.log(f"sparse ranker: {examples.nnz:,} examples, {W.nnz:,} weights, scores to the power {power:.2f}")
-        return SparseRescorer(W, power)
+        return sp.vstack(costs, format="csr").T.tocsr(), power
+
+    def classifiers(
+        self, X: sp.csr_array, Z: sp.csr_array | None, examples: sp.csr_array, run: Run
+    ) -> sp.csr_array:  # fmt: skip
+        """W, learnt on points and label titles, whatever their form; titles are left out if they are no examples."""
+        c, texts = self.config, [X] if Z is None or examples.shape[1] == X.shape[0] else [X, Z]
+        X = with_constant(sp.vstack(texts, format="csr"))
+        W = fit_sparse_classifiers(X, examples, run.seed, tolerance=c.tolerance, epochs=c.epochs, prune=c.prune)
+        run.log(f"sparse ranker: {examples.nnz:,} examples, {W.nnz:,} weights")
+        return W
 
 
 def _blocks(points: int) -> list[npt.NDArray[np.int64]]:

@@ -86,7 +86,7 @@ def test_options_choose_the_vocabulary():
     assert words_of("The pear", stop_words="english", lowercase=False) == {"pear"}
 
 
-@pytest.mark.parametrize("tokenizer", ["words", "wordpieces"])
+@pytest.mark.parametrize("tokenizer", ["words", "wordpieces", "ngrams"])
 def test_a_stored_encoder_encodes_alike(tokenizer):
     encoder = TextEncoder.fit(TITLES, tokenizer=tokenizer)
     again = TextEncoder.from_dict(json.loads(json.dumps(encoder.to_dict())))
@@ -132,7 +132,7 @@ def test_batches_do_not_change_the_result(monkeypatch):
 @settings(deadline=None, max_examples=60)
 @given(
     st.lists(st.text(max_size=30), min_size=1, max_size=8),
-    st.sampled_from(["words", "wordpieces"]),
+    st.sampled_from(["words", "wordpieces", "ngrams"]),
     st.sampled_from(["none", "english"]),
 )
 def test_any_text_gives_unit_rows_or_empty_ones(titles, tokenizer, stop_words):
@@ -185,3 +185,13 @@ def test_what_is_no_encoder_is_refused():
     pieces = TextEncoder.fit(TITLES, tokenizer="wordpieces").to_dict()
     with pytest.raises(DataError, match="not a stored word-piece model"):
         TextEncoder.from_dict(pieces | {"pieces": "{}"}).encode(["a"])
+
+
+def test_ngrams_are_all_runs_of_three_or_four_letters_of_marked_words():
+    encoder = TextEncoder.fit(["an ant", "ant"], tokenizer="ngrams")
+    assert set(encoder.vocabulary) == {"▁an", "an▁", "▁an▁", "ant", "nt▁", "▁ant", "ant▁"}
+    counts = dict(zip(encoder.vocabulary, encoder.title_counts.tolist(), strict=True))
+    assert counts == {"▁an": 2, "an▁": 1, "▁an▁": 1, "ant": 2, "nt▁": 2, "▁ant": 2, "ant▁": 2}
+    row = encoder.encode(["antler"]).toarray()[0]
+    assert {encoder.vocabulary[i] for i in np.flatnonzero(row)} == {"▁an", "ant", "▁ant"}
+    assert np.linalg.norm(row) == pytest.approx(1)

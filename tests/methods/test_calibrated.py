@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from xcbench.methods.calibrated import CalibratedRescorer, Evidence, Network, _counting, _truth
-from xcbench.methods.sparse_ranker import SparseRescorer
+from xcbench.methods.sparse_ranker import SparseRanker, SparseRankerConfig, SparseRescorer
 
 from tests.methods.problems import csr
 from xcbench.bench.cache import StageCache
@@ -17,7 +17,8 @@ from xcbench.bench.registry import get_reranker
 from xcbench.bench.run import plan, run
 from xcbench.bench.spec import RunSpec
 from xcbench.bench.toy import toy_dataset
-from xcbench.data import Dataset, Split, TopK
+from xcbench.data import Dataset, Split, TextColumn, TopK
+from xcbench.data.text import TextEncoder
 from xcbench.errors import InputError
 
 
@@ -43,30 +44,60 @@ def fitted(data, folder, first, seed=0, **settings):
 
 
 def test_evidence_of_a_pair_by_hand():
-    X, Y = csr([[0.6, 0.8], [1, 0], [0, 1]]), csr([[1, 0, 0], [1, 1, 0], [0, 1, 0]])
-    data = Dataset("d", Split(X, Y), Split(X, Y), Z=csr([[1, 0], [0, 0], [0.6, 0.8]]))
     ranker = SparseRescorer(csr([[1, 0, 0.5], [0, 0, 0], [0, 1, 0]]), power=0.5)
+    Z, C = csr([[1, 0], [0, 0], [0.6, 0.8]]), csr([[0.8, 0.6], [0, 1], [0, 0]])
+    evidence = Evidence(ranker, Z, C, np.log(np.array([0.5, 0.25, 0.1], np.float32)), None)
     listed = TopK.of(np.array([[1, 0]]), np.array([[0.9, 0.4]]))
-    known = Evidence.of(data, ranker)(listed, csr([[0.6, 0.8]]))
+    known = evidence(listed, csr([[0.6, 0.8]]), None)
     assert known.shape == (1, 2, Evidence.COUNT)
     # Label 1 has margin 0, label 0 has 0.6 + 0.5; the ranker puts label 0 first, sqrt(0.4) against sqrt(0.9) / e.
     first, second = np.log(0.9) / 2 - 1, np.log(0.4) / 2
-    centroids = np.array([[1.6, 0.8], [1, 1]]) / np.sqrt([[3.2], [2]])
-    near = centroids @ [0.6, 0.8]
-    label1 = [np.log(0.9), 0, 0, 0, first, first - second, 1, 0, near[1], np.log(3 / 3), 2, 0]
-    label0 = [np.log(0.4), np.log(0.4 / 0.9), 1, 1.1, second, 0, 0, 0.6, near[0], np.log(3 / 3), 2, 1]
+    label1 = [np.log(0.9), 0, 0, 0, first, first - second, 1, 0, 0.8, np.log(0.25), 2, 0, 0, 0]
+    label0 = [np.log(0.4), np.log(0.4 / 0.9), 1, 1.1, second, 0, 0, 0.6, 0.96, np.log(0.5), 2, 1, 0, 0]
     np.testing.assert_allclose(known[0], [label1, label0], rtol=1e-5, atol=1e-6)
+
+
+def test_evidence_of_labels_is_counted_on_the_training_points(tmp_path):
+    X, Y = csr([[0.6, 0.8], [1, 0], [0, 1]]), csr([[1, 0, 0], [1, 1, 0], [0, 1, 0]])
+    data = Dataset("d", Split(X, Y), Split(X, Y), Z=csr([[1, 0], [0, 0], [0.6, 0.8]]))
+    sparse = SparseRanker(SparseRankerConfig())
+    run = RunContext(0, "cpu", data, StageCache(tmp_path), sparse)
+    evidence = Evidence.of(data, sparse, run, Guesses(3))
+    expected = np.array([[1.6, 0.8], [1, 1], [0, 0]]) / np.sqrt([[3.2], [2], [1]])
+    np.testing.assert_allclose(evidence.C.toarray(), expected, rtol=1e-6)
+    np.testing.assert_allclose(evidence.frequency, np.log([1, 1, 1 / 3]), rtol=1e-6)
+    again = sparse.fit(data, run, Guesses(3))
+    assert np.array_equal(evidence.ranker.W.toarray(), again.W.toarray())
+    assert evidence.spelling is None
+
+
+def test_spelling_knows_words_that_no_training_point_has(tmp_path):
+    titles = [f"{stem}{end}" for stem in ("plot", "tune", "cook") for end in ("ter", "ting", "table", "tool")]
+    encoder = TextEncoder.fit([*titles, "plot", "tune", "cook"])
+    X, Y = encoder.encode(titles), csr(np.repeat(np.eye(3), 4, axis=0))
+    labels = TextColumn.of(["plot", "tune", "cook"])
+    split = Split(X, Y, TextColumn.of(titles))
+    data = Dataset("d", split, split, encoder.encode(labels), labels, encoder=encoder)
+    sparse = SparseRanker(SparseRankerConfig())
+    evidence = Evidence.of(data, sparse, RunContext(0, "cpu", data, StageCache(tmp_path), sparse), Guesses(3))
+    new = ["plotless", "tuneless", "cookless"]
+    listed = TopK.of(np.tile(np.arange(3), (3, 1)), np.ones((3, 3)))
+    known = evidence(listed, encoder.encode(new), new)
+    assert not known[:, :, 7].any()  # not one word of theirs is known
+    for column in (12, 13):
+        assert known[:, :, column].argmax(axis=1).tolist() == [0, 1, 2]
+    with pytest.raises(InputError, match="learnt from titles"):
+        evidence(listed, encoder.encode(new), None)
 
 
 def test_evidence_is_finite_whatever_is_missing():
     X = sp.csr_array((2, 3), dtype=np.float32)
-    data = Dataset("d", Split(X, csr([[0, 0], [0, 0]])), Split(X, csr([[0, 0], [0, 0]])))
     listed = TopK.of(np.array([[1, -1], [-1, -1]]), np.array([[0.0, -np.inf], [-np.inf, -np.inf]]))
-    known = Evidence.of(data, SparseRescorer(sp.csr_array((2, 4), dtype=np.float32)))(listed, X)
-    assert np.isfinite(known).all()
-    found = CalibratedRescorer(
-        Evidence.of(data, SparseRescorer(sp.csr_array((2, 4), dtype=np.float32))), Network(Evidence.COUNT, 4, 2)
-    ).rescore(listed, X)
+    nothing = sp.csr_array((2, 3), dtype=np.float32)
+    ranker = SparseRescorer(sp.csr_array((2, 4), dtype=np.float32))
+    evidence = Evidence(ranker, None, nothing, np.zeros(2, np.float32), None)
+    assert np.isfinite(evidence(listed, X, None)).all()
+    found = CalibratedRescorer(evidence, Network(Evidence.COUNT, 4, 2)).rescore(listed, X)
     assert found.indices.tolist() == [[1, -1], [-1, -1]]
     assert found.scores[0, 0] == 1
 
@@ -88,7 +119,7 @@ def test_learns_from_points_that_the_second_training_has_not_seen(tmp_path):
 def test_finds_out_by_itself_that_words_are_to_be_trusted_and_the_method_is_not(tmp_path):
     data, first = toy_dataset(train=400), Guesses(50)
     listed = first.predict(data.test.X, 50)
-    found = fitted(data, tmp_path, first).rescore(listed, data.test.X)
+    found = fitted(data, tmp_path, first).rescore(listed, data.test.X, data.test.titles)
     hits = [data.test.Y[[i], [label]][0] for i, label in enumerate(found.indices[:, 0])]
     assert np.mean(hits) > 0.9
     assert np.allclose(found.scores.sum(axis=1), 1, atol=1e-5)
@@ -98,7 +129,8 @@ def test_finds_out_by_itself_that_words_are_to_be_trusted_and_the_method_is_not(
 def test_a_seed_decides_everything(tmp_path):
     data, first = toy_dataset(), Guesses(50)
     a, b, other = (
-        fitted(data, tmp_path, first, seed).rescore(first.predict(data.test.X, 50), data.test.X) for seed in (0, 0, 1)
+        fitted(data, tmp_path, first, seed).rescore(first.predict(data.test.X, 50), data.test.X, data.test.titles)
+        for seed in (0, 0, 1)
     )
     assert np.array_equal(a.scores, b.scores)
     assert not np.array_equal(a.scores, other.scores)

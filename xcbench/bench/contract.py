@@ -89,8 +89,8 @@ class Rescorer(ABC):
     """What a reranker has learnt: predictions in, better predictions out. Lives in one folder like a predictor."""
 
     @abstractmethod
-    def rescore(self, predictions: TopK, X: sp.csr_array) -> TopK:
-        """Predictions of the same shape for the same points, rows of X; labels may enter and leave."""
+    def rescore(self, predictions: TopK, X: sp.csr_array, titles: Sequence[str] | None = None) -> TopK:
+        """Predictions of the same shape for the same points (rows of X, titles); labels may enter and leave."""
 
     @abstractmethod
     def save(self, folder: Path) -> None: ...

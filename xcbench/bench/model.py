@@ -43,7 +43,7 @@ class Model:
         predicted = [self._member(member, X, depth, titles) for member in self.members]
         found = predicted[0] if len(predicted) == 1 else blend(predicted, depth)
         if self.rescorer is not None:
-            found = self.rescorer.rescore(found, X)
+            found = self.rescorer.rescore(found, X, titles)
         return found.cut(k) if found.k >= k else found.padded(k)
 
     def predict_text(self, titles: Sequence[str], k: int) -> TopK:

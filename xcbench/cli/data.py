@@ -20,7 +20,7 @@ def import_(
     content: bool = False,
     label_separator: str = ";",
     from_text: bool = False,
-    tokenizer: Literal["words", "wordpieces"] | None = None,
+    tokenizer: Literal["words", "wordpieces", "ngrams"] | None = None,
     stop_words: Literal["none", "english"] | None = None,
     min_count: int | None = None,
     max_features: int | None = None,

@@ -29,11 +29,12 @@ a an and are as at be been but by can did do does for from had has have he her h
 not of off on onto or our out s she so t than that the their them then there these they this those to too up us was we
 were what when where which who whom whose why will with would you your
 """
-TOKENIZERS = ("words", "wordpieces")
+TOKENIZERS = ("words", "wordpieces", "ngrams")
 STOP_WORDS = {"none": frozenset[str](), "english": frozenset(_ENGLISH.split())}
 PIECES_PER_ROOT_TOKEN = 22
 """The papers' vocabularies (40k to 128k word pieces) all lie near 22 times the root of their data's token count."""
 _WORD_START = "▁"
+NGRAMS = (3, 4)
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class TextOptions:
     """How titles become features."""
 
     tokenizer: str = "words"
-    """"words", or "wordpieces": frequent parts of words, learned from the same text."""
+    """"words"; "wordpieces": frequent parts of words, learned from the same text; "ngrams": runs of 3 or 4 letters."""
     lowercase: bool = True
     stop_words: str = "none"
     min_count: int = 1
@@ -86,6 +87,9 @@ class TextEncoder:
             model = _train_pieces(words, counts, chosen)
             lookup, features = _piece_lookup(words, model)
             counts, pieces = counts @ lookup, model.to_str()
+        elif chosen.tokenizer == "ngrams":
+            lookup, features = _ngram_lookup(words)
+            counts, pieces = counts @ lookup, None
         else:
             features, pieces = words, None
         found = np.bincount(counts.indices, minlength=len(features))
@@ -149,13 +153,16 @@ class TextEncoder:
 
     def _lookup(self, words: list[str]) -> sp.csr_array:
         """[words, V]: which features each word stands for; an unknown word is an empty row."""
-        if self._piece_model is None:
-            columns = np.fromiter(map(self._column_of.get, words, itertools.repeat(-1)), np.int32, len(words))
-            return csr_of_pairs(np.arange(len(words)), columns, (len(words), self.feature_count))
-        pieces, names = _piece_lookup(words, self._piece_model)
-        columns = np.fromiter(map(self._column_of.get, names, itertools.repeat(-1)), np.int32, len(names))
-        lookup: sp.csr_array = pieces @ csr_of_pairs(np.arange(len(names)), columns, (len(names), self.feature_count))
+        if self.options.tokenizer == "words":
+            return self._columns_of(words)
+        model = self._piece_model
+        parts, names = _ngram_lookup(words) if model is None else _piece_lookup(words, model)
+        lookup: sp.csr_array = parts @ self._columns_of(names)
         return lookup
+
+    def _columns_of(self, names: list[str]) -> sp.csr_array:
+        columns = np.fromiter(map(self._column_of.get, names, itertools.repeat(-1)), np.int32, len(names))
+        return csr_of_pairs(np.arange(len(names)), columns, (len(names), self.feature_count))
 
     @cached_property
     def _column_of(self) -> dict[str, int]:
@@ -201,7 +208,21 @@ def _piece_lookup(words: list[str], model: Tokenizer) -> tuple[sp.csr_array, lis
     """[words, pieces] counts, and the pieces by number."""
     names: Mapping[str, int] = model.get_vocab()
     pieces = [encoding.ids for encoding in model.encode_batch([_WORD_START + word for word in words])]
-    lengths = np.fromiter(map(len, pieces), np.int64, len(pieces))
-    columns = np.fromiter(itertools.chain.from_iterable(pieces), np.int32, int(lengths.sum()))
-    lookup = csr_of_pairs(np.repeat(np.arange(len(words)), lengths), columns, (len(words), len(names)))
-    return lookup, sorted(names, key=names.__getitem__)
+    return _counted(pieces, len(names)), sorted(names, key=names.__getitem__)
+
+
+def _ngram_lookup(words: list[str]) -> tuple[sp.csr_array, list[str]]:
+    """[words, n-grams] counts, and the n-grams by number; both ends of a word are marked."""
+    number: dict[str, int] = {}
+    found = [
+        [number.setdefault(marked[i : i + n], len(number)) for n in NGRAMS for i in range(len(marked) - n + 1)]
+        for marked in (f"{_WORD_START}{word}{_WORD_START}" for word in words)
+    ]
+    return _counted(found, len(number)), list(number)
+
+
+def _counted(parts: list[list[int]], width: int) -> sp.csr_array:
+    """[words, width]: how often each word has each part."""
+    lengths = np.fromiter(map(len, parts), np.int64, len(parts))
+    columns = np.fromiter(itertools.chain.from_iterable(parts), np.int32, int(lengths.sum()))
+    return csr_of_pairs(np.repeat(np.arange(len(parts)), lengths), columns, (len(parts), width))
