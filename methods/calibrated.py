@@ -45,6 +45,8 @@ Floats = npt.NDArray[np.float32]
 ENCODER = "spelling.json"
 RARE_NGRAM = 3
 """Runs of letters that fewer titles have are left out."""
+LEAST = 500
+"""Fewer held-out points teach a network nothing that can be relied on: the sparse ranker then ranks alone."""
 POINTS_AT_A_TIME = 1 << 12
 LISTS_AT_A_TIME = 64
 FARTHEST = 40.0
@@ -155,6 +157,7 @@ class Network(nn.Module):
 
     def __init__(self, inputs: int, hidden: int, networks: int) -> None:
         super().__init__()
+        self.sizes = [hidden, networks]
         self.register_buffer("mean", torch.zeros(inputs))
         self.register_buffer("scale", torch.ones(inputs))
         self.parts = nn.ModuleList(
@@ -176,13 +179,15 @@ class Network(nn.Module):
 
 
 class CalibratedRescorer(Rescorer):
-    """Evidence and the network that weighs it."""
+    """Evidence and the network that weighs it; without one, the sparse ranker as it is."""
 
-    def __init__(self, evidence: Evidence, network: Network) -> None:
-        self.evidence, self.network = evidence, network.eval()
+    def __init__(self, evidence: Evidence, network: Network | None) -> None:
+        self.evidence, self.network = evidence, network
 
     @torch.no_grad()
     def rescore(self, predictions: TopK, X: sp.csr_array, titles: Sequence[str] | None = None) -> TopK:
+        if self.network is None:
+            return self.evidence.ranker.rescore(predictions, X)  # type: ignore[no-any-return]
         scores = np.zeros(predictions.indices.shape, np.float32)
         for here in _blocks(len(predictions)):
             part = _cut(predictions, here)
@@ -192,20 +197,22 @@ class CalibratedRescorer(Rescorer):
         return ranked(predictions.indices, scores, predictions.k)
 
     def save(self, folder: Path) -> None:
-        e, sizes = self.evidence, [len(self.network.parts), self.network.parts[0][0].out_features]  # type: ignore[index]
+        e, network = self.evidence, self.network and {"sizes": self.network.sizes, "state": self.network.state_dict()}
         known = {"W": e.ranker.W, "power": e.ranker.power, "Z": e.Z, "C": e.C, "frequency": e.frequency}
         spelt = e.spelling and {"W": e.spelling.W, "Z": e.spelling.Z}
-        save_values(folder, {**known, "spelling": spelt, "sizes": sizes, "network": self.network.state_dict()})
+        save_values(folder, {**known, "spelling": spelt, "network": network})
         if e.spelling is not None:
             (folder / ENCODER).write_text(json.dumps(e.spelling.encoder.to_dict(), ensure_ascii=False), "utf-8")
 
     @classmethod
     def load(cls, folder: Path) -> CalibratedRescorer:
-        values = load_values(folder)
-        networks, hidden = values["sizes"]
-        network = Network(Evidence.COUNT, hidden, networks)
-        network.load_state_dict(values["network"])
-        spelling = None
+        values, network, spelling = load_values(folder), None, None
+        if values["network"] is not None:
+            network = Network(Evidence.COUNT, *values["network"]["sizes"])
+            try:
+                network.load_state_dict(values["network"]["state"])
+            except RuntimeError as error:  # what torch says of other shapes or names
+                raise DataError(f"not a stored calibration: {error}", folder) from None
         if values["spelling"] is not None:
             encoder = TextEncoder.from_dict(json.loads((folder / ENCODER).read_text("utf-8")))
             spelling = Spelling(encoder, **values["spelling"])
@@ -228,18 +235,21 @@ class Calibrated(Reranker[CalibratedConfig]):
         whole: int = self._ranker.estimate_memory(data) + evidence
         return whole
 
-    def trains_again_on(self, run: Run) -> tuple[Dataset]:
+    def trains_again_on(self, run: Run) -> Sequence[Dataset]:
         clean, count = run.unaugmented, self._held_out(run.unaugmented)
-        if not 0 < count < len(clean.train):
-            raise InputError(f"calibration needs training points to spare, and {clean.name!r} has {len(clean.train)}")
+        if count < LEAST:
+            return ()
         draw = np.random.default_rng(derive_seed(run.seed, "held out"))
         return (hold_out(clean, draw.permutation(len(clean.train))[:count]),)
 
     def fit(self, data: Dataset, run: Run, first: Trained) -> CalibratedRescorer:
-        (part,) = self.trains_again_on(run)
-        run.log(f"calibration: the method is trained again without {len(part.test):,} of its points")
-        seen, again = first.again(part)
-        network = self._network(part, Evidence.of(seen, self._ranker, run, again), again, run)
+        network = None
+        for part in self.trains_again_on(run):
+            run.log(f"calibration: the method is trained again without {len(part.test):,} of its points")
+            seen, again = first.again(part)
+            network = self._network(part, Evidence.of(seen, self._ranker, run, again), again, run)
+        if network is None:
+            run.log(f"calibration takes {LEAST} held-out points or more: the sparse ranker ranks alone")
         return CalibratedRescorer(Evidence.of(data, self._ranker, run, first), network)
 
     @property

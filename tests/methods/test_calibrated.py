@@ -1,10 +1,12 @@
 """Calibration: what it knows of a pair, whom it learns from, and what it does behind real methods."""
 
 import dataclasses
+import json
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from xcbench.methods import calibrated
 from xcbench.methods.calibrated import CalibratedRescorer, Evidence, Network, _counting, _truth
 from xcbench.methods.sparse_ranker import SparseRanker, SparseRankerConfig, SparseRescorer
 
@@ -19,7 +21,12 @@ from xcbench.bench.spec import RunSpec
 from xcbench.bench.toy import toy_dataset
 from xcbench.data import Dataset, Split, TextColumn, TopK
 from xcbench.data.text import TextEncoder
-from xcbench.errors import InputError
+from xcbench.errors import DataError, InputError
+
+
+@pytest.fixture(autouse=True)
+def few_points_are_enough(monkeypatch):
+    monkeypatch.setattr(calibrated, "LEAST", 1)
 
 
 class Guesses:
@@ -159,11 +166,10 @@ def test_works_behind_a_method_and_is_kept_with_its_model(method, tmp_path, monk
     assert model.predict_text(["topic7 group1"], 3).indices[0, 0] == 7
 
 
-@pytest.mark.parametrize("points", [5, 20, 200])
 @pytest.mark.parametrize("text", [True, False])
-def test_any_size_works_with_and_without_text(points, text, tmp_path, monkeypatch):
+def test_works_with_and_without_text(text, tmp_path, monkeypatch):
     monkeypatch.setenv("XCBENCH_HOME", str(tmp_path))
-    data = toy_dataset(train=points)
+    data = toy_dataset()
     if not text:
         plain = {name: dataclasses.replace(getattr(data, name), titles=None) for name in ("train", "test")}
         data = dataclasses.replace(data, Z=None, label_titles=None, encoder=None, **plain)
@@ -177,6 +183,17 @@ def test_a_dry_run_shows_both_trainings(tmp_path, monkeypatch):
     planned = [stage.key for _, stage, _ in plan(spec, data=data).stages]
     assert len(planned) == 6
     assert planned == [stage.key for stage in run(spec, data=data).stages]
+
+
+def test_a_damaged_calibration_is_one_line(tmp_path):
+    known = SparseRescorer(csr([[1, 0]])), None, csr([[1]]), np.zeros(1, np.float32), None
+    CalibratedRescorer(Evidence(*known), Network(Evidence.COUNT, 4, 2)).save(tmp_path)
+    CalibratedRescorer.load(tmp_path)
+    tree = json.loads((tmp_path / "values.json").read_text())
+    tree["network"]["dict"]["sizes"] = {"list": [{"json": 4}, {"json": 1}]}
+    (tmp_path / "values.json").write_text(json.dumps(tree))
+    with pytest.raises(DataError, match="not a stored calibration"):
+        CalibratedRescorer.load(tmp_path)
 
 
 def test_an_augmentation_is_applied_to_the_second_training_too(tmp_path, monkeypatch):
@@ -199,10 +216,15 @@ def test_its_memory_is_known_beforehand(tmp_path, monkeypatch):
     assert calibrated - sparse > 4 * Evidence.COUNT * 100 * 400 / 2
 
 
-def test_without_points_to_spare_it_is_refused(tmp_path):
-    data = toy_dataset(train=2)
-    with pytest.raises(InputError, match="has 2"):
-        fitted(data, tmp_path, Guesses(50))
+@pytest.mark.parametrize("points", [2, 20, 200])
+def test_with_few_points_the_sparse_ranker_ranks_alone(points, tmp_path, monkeypatch):
+    monkeypatch.setenv("XCBENCH_HOME", str(tmp_path))
+    monkeypatch.setattr(calibrated, "LEAST", 41)
+    data = toy_dataset(train=points)
+    sparse, record = (run(RunSpec("knn", rerank=rerank), data=data) for rerank in ("sparse", "calibrated"))
+    assert np.array_equal(record.predictions().indices, sparse.predictions().indices)
+    assert "the sparse ranker ranks alone" in (record.folder / "log.txt").read_text()
+    assert np.array_equal(load_model(record).predict(data.test.X, 50).indices, record.predictions().indices)
 
 
 @pytest.mark.parametrize(
