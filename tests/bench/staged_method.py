@@ -150,7 +150,7 @@ class Double(Augmentation[DoubleConfig]):
 
 
 class Reversed(Rescorer):
-    def rescore(self, predictions, X):
+    def rescore(self, predictions, X, titles=None):
         return TopK.of(predictions.indices, -predictions.scores)
 
     def save(self, folder):
