@@ -31,6 +31,7 @@ from xcbench.methods.sparse_ranker import LISTED, SparseRanker, SparseRankerConf
 from xcbench.bench import Ranking, Reranker, Rescorer, Run, Trained, load_values, register_reranker, save_values
 from xcbench.bench.stages import derive_seed
 from xcbench.data import Dataset, TopK
+from xcbench.data.assemble import unit_rows
 from xcbench.data.holdout import hold_out
 from xcbench.data.text import TextEncoder
 from xcbench.errors import DataError, InputError
@@ -110,9 +111,7 @@ class Evidence:
     def of(cls, data: Dataset, sparse: SparseRanker, run: Run, first: Ranking) -> Evidence:
         examples, power = sparse.examples(data, run, first)
         ranker = SparseRescorer(sparse.classifiers(data.train.X, data.Z, examples, run), power)
-        C = sparse_centroids(whole_targets(data.train.Y), data.train.X)
-        lengths = np.sqrt(C.multiply(C).sum(axis=1))
-        C.data /= np.repeat(np.where(lengths > 0, lengths, 1), np.diff(C.indptr)).astype(np.float32)
+        C = unit_rows(sparse_centroids(whole_targets(data.train.Y), data.train.X))
         frequency = np.log((data.label_frequency + 1) / max(len(data.train), 1)).astype(np.float32)
         return cls(ranker, data.Z, C, frequency, _spelling(data, sparse, examples, run))
 
@@ -190,7 +189,7 @@ class CalibratedRescorer(Rescorer):
             return self.evidence.ranker.rescore(predictions, X)  # type: ignore[no-any-return]
         scores = np.zeros(predictions.indices.shape, np.float32)
         for here in _blocks(len(predictions)):
-            part = _cut(predictions, here)
+            part = predictions.rows(here)
             known = self.evidence(part, X[here], None if titles is None else titles[here])
             f = self.network(torch.from_numpy(known)).mean(0)
             scores[here] = _softmax(f, torch.from_numpy(part.indices >= 0)).numpy()
@@ -269,12 +268,12 @@ class Calibrated(Reranker[CalibratedConfig]):
         taught = np.flatnonzero(true.any(axis=1))
         run.log(f"calibration: {len(taught):,} of {len(true):,} held-out points list a true label")
         titles = None if points.titles is None else points.titles.take(taught)
-        listed, X, true, counts = _cut(listed, taught), points.X[taught], true[taught], counts[taught]
+        listed, X, true, counts = listed.rows(taught), points.X[taught], true[taught], counts[taught]
         torch.manual_seed(derive_seed(run.seed, "calibration"))
         network = Network(Evidence.COUNT, c.hidden, c.networks)
         if len(taught):
             known = np.concatenate(
-                [evidence(_cut(listed, here), X[here], titles and titles[here]) for here in _blocks(len(taught))]
+                [evidence(listed.rows(here), X[here], titles and titles[here]) for here in _blocks(len(taught))]
             )
             targets = true / true.sum(axis=1, keepdims=True)
             _train(network, torch.from_numpy(known), torch.from_numpy(targets), torch.from_numpy(counts), c, run)
@@ -309,10 +308,6 @@ def _places(scores: Floats) -> npt.NDArray[np.int64]:
     places = np.empty_like(order)
     np.put_along_axis(places, order, np.arange(scores.shape[1])[None], axis=1)
     return places
-
-
-def _cut(listed: TopK, rows: slice | npt.NDArray[np.int64]) -> TopK:
-    return TopK(listed.indices[rows], listed.scores[rows])
 
 
 def _blocks(points: int) -> Iterator[slice]:
