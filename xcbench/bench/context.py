@@ -29,6 +29,9 @@ Item = TypeVar("Item")
 _log = logging.getLogger(__name__)
 _LINE_EVERY = 10.0
 
+BESIDE = "beside"
+"""The state of a stage that another process computed while this one did something else."""
+
 
 @dataclass
 class Journal:
@@ -42,6 +45,16 @@ class Journal:
     seconds: float = 0.0
     """Wall time that went into obtaining stages, waiting included."""
     reported: dict[str, Any] = field(default_factory=dict)
+    beside_since: float | None = None
+    """When a process was started that computes the stages of `elsewhere` beside this one."""
+    elsewhere: set[str] = field(default_factory=set)
+    """Keys of stages on other data than the run's."""
+
+    def made_beside(self, note: StageNote | None) -> bool:
+        """Whether that process computed a stage of which this is the note."""
+        if note is None or self.beside_since is None:
+            return False
+        return note.key in self.elsewhere and note.created >= self.beside_since
 
 
 @dataclass(frozen=True)
@@ -58,6 +71,8 @@ class RunContext:
     """The seed of stages that all members of an ensemble share, where it is not `seed`."""
     number: int = 0
     journal: Journal = field(default_factory=Journal)
+    is_elsewhere: bool = False
+    """Whether the data is another than the run's own."""
 
     def member(self, number: int) -> RunContext:
         """The context of one member of an ensemble. The first is the run without an ensemble, and shares its stages."""
@@ -71,7 +86,7 @@ class RunContext:
     def elsewhere(self, data: Dataset) -> Iterator[RunContext]:
         """The same run on other data. Its stages count as the run's; what is reported there says nothing of the run."""
         reported = dict(self.journal.reported)
-        yield dataclasses.replace(self, unaugmented=data)
+        yield dataclasses.replace(self, unaugmented=data, is_elsewhere=True)
         self.journal.reported = reported
 
     def log(self, message: str) -> None:
@@ -118,6 +133,8 @@ class RunContext:
             "after": [f"{stage.name}-{stage.key}" for stage in after],
         }
         stage = Stage(name, inputs, tuple(after), lambda asked: self._obtain(asked, compute))
+        if self.is_elsewhere:
+            self.journal.elsewhere.add(stage.key)
         known = self.journal.stages.setdefault((self.number, stage.key), (stage, self.owner.name))
         return known[0]
 
@@ -128,6 +145,7 @@ class RunContext:
                 f"stage {journal.at_work[-1].name!r} reads stage {stage.name!r} without declaring it in `after`"
             )
         redo = self.overwrite is OverwriteStrategy.REDO and stage.key not in journal.ran
+        redo = redo and not journal.made_beside(self.cache.note(self.owner.name, stage.name, stage.key))
         cached = None if redo else self.cache.read(self.owner.name, stage.name, stage.key)
         if cached is None:
             for earlier in stage.after:
@@ -157,10 +175,11 @@ class RunContext:
         return self.cache.compute(self.owner.name, stage.name, stage.key, stage.inputs, work, redo)
 
     def _say(self, stage: Stage, note: StageNote, ran: bool) -> None:
-        what = "ran" if ran else "reused"
+        beside = self.journal.made_beside(note) and not ran
+        what = "ran" if ran else "ran beside" if beside else "reused"
         cost = f"{note.seconds:.1f} s, peak {note.peak_memory / 2**20:.0f} MiB"
         other = "" if note.code == code_digest() else "; made by other code than this, --force computes it again"
-        _log.info("stage %s: %s (%s%s%s)", stage.name, what, "" if ran else "it took ", cost, other)
+        _log.info("stage %s: %s (%s%s%s)", stage.name, what, "" if ran or beside else "it took ", cost, other)
 
     def stage_reports(self) -> tuple[StageReport, ...]:
         """What every declared stage cost; those that nothing had to read are looked up in the cache."""
@@ -169,6 +188,7 @@ class RunContext:
             note = self.journal.notes.get(key)
             state = "ran" if key in self.journal.ran else "reused" if note else "unused"
             note = note or self.cache.note(owner, stage.name, key)
+            state = BESIDE if state != "ran" and self.journal.made_beside(note) else state
             reports.append(
                 StageReport(
                     stage.name, key, member, state, note.seconds if note else 0.0, note.peak_memory if note else 0

@@ -29,6 +29,8 @@ class ResolvedRun:
     """The preset that was applied, if any."""
     source: str
     """What the dataset was loaded by: a name, or a path from the root on."""
+    handed_over: bool = False
+    """Whether the data came from the caller: another process could not load it."""
 
     @property
     def ablations(self) -> tuple[str, ...]:
@@ -92,10 +94,11 @@ def resolve(spec: RunSpec, data: Dataset | None = None) -> ResolvedRun:
     reranker = _configured(registry.get_reranker(spec.rerank), for_rerank, "rerank") if spec.rerank else None
     _refuse_leftovers(for_augment, "augmentation", [plugin.name for plugin in augmentations])
     _refuse_leftovers(for_rerank, "reranker", [reranker.name] if reranker else [])
+    handed_over = data is not None
     data, source = _load(spec.dataset) if data is None else (data, data.name)
     preset = _choose_preset(spec, method_type, data.name)
     config = build(method_type.config_type, method_type.presets.get(preset or "", {}), patch, owner=method_type.name)
-    return ResolvedRun(spec, data, method_type(config), augmentations, reranker, preset, source)
+    return ResolvedRun(spec, data, method_type(config), augmentations, reranker, preset, source, handed_over)
 
 
 def _load(name: str) -> tuple[Dataset, str]:

@@ -14,8 +14,9 @@ from typing import Any
 import psutil
 import scipy.sparse as sp
 
+from xcbench.bench.beside import Beside, can_train_beside, second_training
 from xcbench.bench.cache import StageCache, StageNote
-from xcbench.bench.context import RunContext
+from xcbench.bench.context import BESIDE, RunContext
 from xcbench.bench.disk import clear_remains, folder_size, in_plain_words, locked
 from xcbench.bench.environment import choose_device, code_digest, describe_environment
 from xcbench.bench.meter import Meter
@@ -29,7 +30,7 @@ from xcbench.data import Dataset, TopK
 from xcbench.evaluate import evaluate
 from xcbench.files import atomic_folder, write_json
 from xcbench.ranks import rank
-from xcbench.threads import set_threads
+from xcbench.threads import default_threads, set_threads
 
 DEPTH = 100
 """How many labels a point are kept: filters and new metrics are applied afterwards and need some room."""
@@ -107,19 +108,24 @@ def _execute(
             _log.info("run %s: %s on %s (seed %d)", name, _title(resolved), resolved.data.name, resolved.spec.seed)
             if not resolved.method.repeatable:
                 _log.info("run %s: its library cannot be seeded, so training again gives other figures", name)
-            _say_memory(name, *_estimate_memory(resolved, resolved.data, store))
             context = _context(resolved, cache, device, overwrite)
-            outcome = _perform(resolved, context)
+            beside = can_train_beside(resolved, context, threads)
+            expected, source = _estimate_memory(resolved, resolved.data, store, 1 + beside)
+            if beside and expected > _free_memory():
+                beside, (expected, source) = False, _estimate_memory(resolved, resolved.data, store)
+            _say_memory(name, expected, source)
+            outcome = _perform(resolved, context, threads, beside)
         # Before anything is written: should the disk be full, the figures have at least been said.
         figures = ", ".join(f"{metric} {measure.value:.2f}" for metric, measure in outcome.metrics.items())
         _log.info("run %s: %s", name, figures)
-        _log.info("run %s: %.1f s, peak %.0f MiB", name, whole.seconds, whole.peak_memory / 2**20)
+        stages = context.stage_reports()
+        peak = whole.peak_memory + max((stage.peak_memory for stage in stages if stage.state == BESIDE), default=0)
+        _log.info("run %s: %.1f s, peak %.0f MiB", name, whole.seconds, peak / 2**20)
     with atomic_folder(folder) as part:
         outcome.predictions.save(part / "predictions.npz")
         (part / "model").mkdir()
         outcome.model.save(part / "model")
         (part / "log.txt").write_text("".join(f"{line}\n" for line in lines), "utf-8")
-        stages = context.stage_reports()
         record = Record(
             id=name,
             **_asked(resolved),
@@ -128,7 +134,7 @@ def _execute(
             train_seconds=outcome.training.seconds - context.journal.seconds + _stage_seconds(stages),
             predict_seconds=outcome.predicting.seconds,
             seconds=whole.seconds,
-            peak_memory=whole.peak_memory,
+            peak_memory=peak,
             model_bytes=folder_size(part / "model"),
             test_points=len(resolved.data.test),
             reported=context.journal.reported,
@@ -150,9 +156,9 @@ class _Outcome:
     predicting: Meter
 
 
-def _perform(resolved: ResolvedRun, context: RunContext) -> _Outcome:
-    with Meter() as training:
-        model = train(resolved, context)
+def _perform(resolved: ResolvedRun, context: RunContext, threads: int, beside: bool) -> _Outcome:
+    with Meter() as training, second_training(resolved, context, threads, beside) as second:
+        model = train(resolved, context, second)
     test, depth = resolved.data.test, min(DEPTH, model.label_count)
     # The first call compiles kernels or reads them from disk, which is no part of what a point costs.
     model.predict(test.X[:1], depth, None if test.titles is None else test.titles[:1])
@@ -161,13 +167,13 @@ def _perform(resolved: ResolvedRun, context: RunContext) -> _Outcome:
     return _Outcome(model, predictions, measure(predictions, resolved.data), training, predicting)
 
 
-def train(resolved: ResolvedRun, context: RunContext) -> Model:
-    """Augment, fit every member, and put together what predicts."""
+def train(resolved: ResolvedRun, context: RunContext, second: Beside | None = None) -> Model:
+    """Augment, fit every member, and put together what predicts; `second` is what trains again beside this."""
     data = augmented(resolved, context)
     model, reranker = _fitted(resolved, data, context), resolved.reranker
     if reranker is None:
         return model
-    first = _TrainedMethod(model, resolved, context)
+    first = _TrainedMethod(model, resolved, context, second)
     return dataclasses.replace(model, rescorer=reranker.fit(data, context.owned_by(reranker), first))
 
 
@@ -191,15 +197,34 @@ class _TrainedMethod:
     model: Model
     resolved: ResolvedRun
     context: RunContext
+    second: Beside | None
 
     def predict(self, X: sp.csr_array, k: int, titles: Sequence[str] | None = None) -> TopK:
         return self.model.predict(X, k, titles)
 
     def again(self, data: Dataset) -> tuple[Dataset, Model]:
-        resolved = dataclasses.replace(self.resolved, data=data)
-        with self.context.elsewhere(data) as context:
-            seen = augmented(resolved, context)
-            return seen, _fitted(resolved, seen, context)
+        if self.second is not None:
+            self.second.wait()
+        return _again(self.resolved, self.context, data)
+
+
+def _again(resolved: ResolvedRun, context: RunContext, data: Dataset) -> tuple[Dataset, Model]:
+    resolved = dataclasses.replace(resolved, data=data)
+    with context.elsewhere(data) as there:
+        seen = augmented(resolved, there)
+        return seen, _fitted(resolved, seen, there)
+
+
+def train_again(
+    spec: RunSpec, cache: Path, device: str = "auto", overwrite: OverwriteStrategy = OverwriteStrategy.KEEP
+) -> None:
+    """Train only what the reranker of a run will ask for; its stages are then in the cache. See `beside`."""
+    set_threads()
+    resolved = resolve(spec)
+    context = _context(resolved, StageCache(cache), choose_device(device), overwrite)
+    if resolved.reranker:
+        for data in resolved.reranker.trains_again_on(context.owned_by(resolved.reranker)):
+            _again(resolved, context, data)
 
 
 def augmented(resolved: ResolvedRun, context: RunContext) -> Dataset:
@@ -258,7 +283,8 @@ def plan(
         (number, stage, cache.note(owner, stage.name, stage.key))
         for (number, _), (stage, owner) in context.journal.stages.items()
     )
-    memory, source = _estimate_memory(resolved, seen, store)
+    beside = can_train_beside(resolved, context, default_threads())
+    memory, source = _estimate_memory(resolved, seen, store, 1 + beside)
     return Plan(resolved, store.get(resolved.id), declared, memory, source)
 
 
@@ -270,7 +296,8 @@ def _declared(resolved: ResolvedRun, context: RunContext) -> Dataset:
     return seen
 
 
-def _estimate_memory(resolved: ResolvedRun, data: Dataset, store: Store) -> tuple[int, str]:
+def _estimate_memory(resolved: ResolvedRun, data: Dataset, store: Store, processes: int = 1) -> tuple[int, str]:
+    """Of as many processes, each with a training, together; and where the figure comes from."""
     reranker = resolved.reranker.name if resolved.reranker else None
     asked = resolved.method.name, reranker, resolved.data.fingerprint
     alike = [
@@ -282,16 +309,22 @@ def _estimate_memory(resolved: ResolvedRun, data: Dataset, store: Store) -> tupl
     now, predictions = psutil.Process().memory_info().rss, 8 * len(data.test) * min(DEPTH, data.label_count)
     afterwards = max(predictions, resolved.reranker.estimate_memory(data) if resolved.reranker else 0)
     if (training := resolved.method.estimate_memory(data)) is not None:
-        return now + max(training, afterwards), "this process, and training by the method's own estimate"
-    return now + _bytes(data) + afterwards, "a guess: this process, the data once more, the predictions"
+        source = "this process, and training by the method's own estimate"
+        source += "" if processes == 1 else f", {processes} times at once"
+        return processes * now + max(processes * training, afterwards), source
+    return processes * (now + _bytes(data)) + afterwards, "a guess: this process, the data once more, the predictions"
 
 
 def _say_memory(name: str, expected: int, source: str) -> None:
     """Before anything is computed. Trainings and searches, which know their need better, refuse what cannot fit."""
     _log.info("run %s: about %.0f MiB at its peak (%s)", name, expected / 2**20, source)
-    free = psutil.virtual_memory().available + psutil.Process().memory_info().rss
-    if expected > free:
+    if expected > (free := _free_memory()):
         _log.warning("run %s: that may not fit, since %.0f MiB are free", name, free / 2**20)
+
+
+def _free_memory() -> int:
+    """Bytes that this process has or may still get."""
+    return int(psutil.virtual_memory().available + psutil.Process().memory_info().rss)
 
 
 def _bytes(data: Dataset) -> int:
@@ -323,8 +356,8 @@ def _asked(resolved: ResolvedRun) -> dict[str, Any]:
 
 
 def _stage_seconds(stages: tuple[StageReport, ...]) -> float:
-    """Each distinct stage once, however many members share it."""
-    return sum({stage.key: stage.seconds for stage in stages}.values())
+    """Each distinct stage once, however many members share it. What ran beside took no time but that spent waiting."""
+    return sum({stage.key: stage.seconds for stage in stages if stage.state != BESIDE}.values())
 
 
 def _title(resolved: ResolvedRun) -> str:

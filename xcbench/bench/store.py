@@ -43,7 +43,8 @@ class StageReport:
     key: str
     member: int
     state: str
-    """`ran` in this run, `reused` from the cache, or `unused` because what comes after it was cached."""
+    """`ran` in this run, or `beside` it in another process; `reused` from the cache, or `unused` because what comes
+    after it was cached."""
     seconds: float
     """How long computing it took, in this run or in the one that it is reused from."""
     peak_memory: int
@@ -72,7 +73,8 @@ class Record:
     metrics: Mapping[str, Measure]
     stages: tuple[StageReport, ...]
     train_seconds: float
-    """Cost of training from nothing: what this run computed, and what reused stages took when they ran."""
+    """Cost of training from nothing: what this run computed, and what reused stages took when they ran. Stages that ran
+    beside it cost what it had to wait for them."""
     predict_seconds: float
     seconds: float
     """Wall time of this run, with whatever it could reuse."""

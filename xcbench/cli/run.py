@@ -31,6 +31,7 @@ def run(
     force: Flag = False,
     dry_run: Flag = False,
     store: Path | None = None,
+    again_into: Annotated[Path | None, Parameter(show=False)] = None,
     json_: Annotated[bool, Parameter(name="--json", negative=())] = False,
 ) -> None:
     """Train, predict, evaluate and keep the record; a run that is in the store already returns at once.
@@ -63,6 +64,8 @@ def run(
         Show the resolved config, the stages that are cached and the expected memory, and do nothing.
     store
         The folder of run records; by default in XCBENCH_HOME.
+    again_into
+        What a run starts beside itself: train only what its reranker asks for, into this stage cache.
     json_
         Print the metrics, in percent and unrounded, and the run's id as one JSON object.
     """
@@ -74,11 +77,14 @@ def run(
     spec = RunSpec(
         method, dataset, ablation, augment, rerank, preset, _assignments(map(parse_assignment, set_)), seed, ensemble
     )
+    overwrite = OverwriteStrategy.REDO if force else OverwriteStrategy.KEEP
+    if again_into is not None:
+        bench.train_again(spec, again_into, device, overwrite)
+        return
     if dry_run:
         plan = bench.plan(spec, store=store, device=device)
         text = json.dumps(_plan_json(plan), indent=2) if json_ else _plan_text(plan)
     else:
-        overwrite = OverwriteStrategy.REDO if force else OverwriteStrategy.KEEP
         record = bench.run(spec, store=store, device=device, overwrite=overwrite)
         text = json.dumps(metrics_json(record), indent=2) if json_ else record_text(record)
     if rank() == 0:
