@@ -15,43 +15,37 @@ evidence, and the second training: theirs goes without the held-out points for g
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 import torch
 from torch import Tensor, nn
-from xcbench.methods.sparse_ranker import LISTED, SparseRanker, SparseRankerConfig, SparseRescorer
+from xcbench.methods.evidence import Evidence
+from xcbench.methods.sparse_ranker import LISTED, SparseRanker, SparseRankerConfig
 
 from xcbench.bench import Ranking, Reranker, Rescorer, Run, Trained, load_values, register_reranker, save_values
 from xcbench.bench.stages import derive_seed
 from xcbench.data import Dataset, TopK
-from xcbench.data.assemble import unit_rows
 from xcbench.data.holdout import hold_out
-from xcbench.data.text import TextEncoder
-from xcbench.errors import DataError, InputError
+from xcbench.errors import DataError
 from xcbench.evaluate import inverse_propensity
-from xcbench.labels.centroids import sparse_centroids
-from xcbench.labels.matrices import whole_targets, with_constant
+from xcbench.labels.matrices import whole_targets
 from xcbench.shortlist import ranked
-from xcbench.shortlist.sparse_svm import listed_margins
 
 Floats = npt.NDArray[np.float32]
 
-ENCODER = "spelling.json"
-RARE_NGRAM = 3
-"""Runs of letters that fewer titles have are left out."""
+EVIDENCE = "evidence"
 LEAST = 500
 """Fewer held-out points teach a network nothing that can be relied on: the sparse ranker then ranks alone."""
 POINTS_AT_A_TIME = 1 << 12
 LISTS_AT_A_TIME = 64
-FARTHEST = 40.0
-"""Where scores' logarithms and margins are cut: beyond, differences say nothing."""
+"""In a step of training."""
+LISTS_IN_CACHE = 128
+"""In a step of prediction: what a layer makes of more lists is written to memory and read back."""
 
 
 @dataclass(frozen=True)
@@ -77,77 +71,6 @@ class CalibratedConfig:
             raise ValueError("most, networks, hidden, epochs are at least 1, lr is positive, rare not negative")
 
 
-@dataclass(frozen=True)
-class Spelling:
-    """A second sparse ranker, on runs of letters: it knows what a word is like that no training point has."""
-
-    encoder: TextEncoder
-    W: sp.csr_array
-    Z: sp.csr_array
-
-    def __call__(self, titles: Sequence[str] | None, labels: npt.NDArray[np.int32]) -> tuple[Floats, Floats]:
-        """<w_l, x> and <z_l, x> of every label listed."""
-        if titles is None:
-            raise InputError("calibration has learnt from titles, and these points have none")
-        X = self.encoder.encode(titles)
-        return listed_margins(with_constant(X), self.W, labels), listed_margins(X, self.Z, labels)
-
-
-@dataclass(frozen=True)
-class Evidence:
-    """What is known of a point and a label that is listed for it: fourteen numbers a pair."""
-
-    COUNT: ClassVar = 14
-
-    ranker: SparseRescorer
-    Z: sp.csr_array | None
-    C: sp.csr_array
-    """Centroids of the labels' points, of unit length."""
-    frequency: Floats
-    """log((n_l + 1) / N)."""
-    spelling: Spelling | None
-
-    @classmethod
-    def of(cls, data: Dataset, sparse: SparseRanker, run: Run, first: Ranking) -> Evidence:
-        examples, power = sparse.examples(data, run, first)
-        ranker = SparseRescorer(sparse.classifiers(data.train.X, data.Z, examples, run), power)
-        C = unit_rows(sparse_centroids(whole_targets(data.train.Y), data.train.X))
-        frequency = np.log((data.label_frequency + 1) / max(len(data.train), 1)).astype(np.float32)
-        return cls(ranker, data.Z, C, frequency, _spelling(data, sparse, examples, run))
-
-    def __call__(self, listed: TopK, X: sp.csr_array, titles: Sequence[str] | None) -> Floats:
-        """[n, k, 14]; whatever stands at places where nothing is listed."""
-        labels = listed.indices
-        tiny = np.finfo(np.float32).tiny
-        margin = self.ranker.margins(listed, X)
-        p = np.log(np.maximum(np.where(labels >= 0, listed.scores, 0), tiny))
-        both = np.log(np.maximum(self.ranker.scores(listed, margin), tiny))
-        none = np.zeros_like(p)
-        words = np.diff(X.indptr)[:, None]
-        label_words = np.zeros(len(self.frequency)) if self.Z is None else np.diff(self.Z.indptr)
-        every = (
-            p, p - p.max(axis=1, keepdims=True), np.arange(p.shape[1])[None], margin,
-            both, both - both.max(axis=1, keepdims=True), _places(both),
-            none if self.Z is None else listed_margins(X, self.Z, labels), listed_margins(X, self.C, labels),
-            self.frequency[labels], words, label_words[labels],
-            *((none, none) if self.spelling is None else self.spelling(titles, labels)),
-        )  # fmt: skip
-        stacked = np.stack([np.broadcast_to(one, p.shape) for one in every], axis=2).astype(np.float32)
-        return np.clip(stacked, -FARTHEST, FARTHEST, out=stacked)
-
-
-def _spelling(data: Dataset, sparse: SparseRanker, examples: sp.csr_array, run: Run) -> Spelling | None:
-    if data.train.titles is None or data.label_titles is None:
-        return None
-    try:
-        encoder = TextEncoder.fit([*data.train.titles, *data.label_titles], tokenizer="ngrams", min_count=RARE_NGRAM)
-    except DataError:  # too little text for a single run of letters to come thrice
-        return None
-    X, Z = encoder.encode(data.train.titles), encoder.encode(data.label_titles)
-    # Label titles are no examples here: spelt alike is soon the label itself, or its sibling, and neither counts.
-    return Spelling(encoder, sparse.classifiers(X, None, examples[:, : X.shape[0]], run), Z)
-
-
 class Network(nn.Module):
     """f: evidence, brought to one scale, through two hidden layers to a number a pair; several such."""
 
@@ -161,7 +84,7 @@ class Network(nn.Module):
         self.register_buffer("scale", torch.ones(inputs))
         self.parts = nn.ModuleList(
             nn.Sequential(
-                nn.Linear(inputs, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU(), nn.Linear(hidden, 1)
+                nn.Linear(inputs, hidden), nn.ReLU(True), nn.Linear(hidden, hidden), nn.ReLU(True), nn.Linear(hidden, 1)
             )
             for _ in range(networks)
         )
@@ -191,32 +114,27 @@ class CalibratedRescorer(Rescorer):
         for here in _blocks(len(predictions)):
             part = predictions.rows(here)
             known = self.evidence(part, X[here], None if titles is None else titles[here])
-            f = self.network(torch.from_numpy(known)).mean(0)
+            few = torch.split(torch.from_numpy(known), LISTS_IN_CACHE)
+            f = torch.cat([self.network(lists).mean(0) for lists in few])
             scores[here] = _softmax(f, torch.from_numpy(part.indices >= 0)).numpy()
         return ranked(predictions.indices, scores, predictions.k)
 
     def save(self, folder: Path) -> None:
-        e, network = self.evidence, self.network and {"sizes": self.network.sizes, "state": self.network.state_dict()}
-        known = {"W": e.ranker.W, "power": e.ranker.power, "Z": e.Z, "C": e.C, "frequency": e.frequency}
-        spelt = e.spelling and {"W": e.spelling.W, "Z": e.spelling.Z}
-        save_values(folder, {**known, "spelling": spelt, "network": network})
-        if e.spelling is not None:
-            (folder / ENCODER).write_text(json.dumps(e.spelling.encoder.to_dict(), ensure_ascii=False), "utf-8")
+        network = self.network and {"sizes": self.network.sizes, "state": self.network.state_dict()}
+        save_values(folder, {"network": network})
+        (folder / EVIDENCE).mkdir()
+        self.evidence.save(folder / EVIDENCE)
 
     @classmethod
     def load(cls, folder: Path) -> CalibratedRescorer:
-        values, network, spelling = load_values(folder), None, None
-        if values["network"] is not None:
-            network = Network(Evidence.COUNT, *values["network"]["sizes"])
+        kept, network = load_values(folder)["network"], None
+        if kept is not None:
+            network = Network(Evidence.COUNT, *kept["sizes"])
             try:
-                network.load_state_dict(values["network"]["state"])
+                network.load_state_dict(kept["state"])
             except RuntimeError as error:  # what torch says of other shapes or names
                 raise DataError(f"not a stored calibration: {error}", folder) from None
-        if values["spelling"] is not None:
-            encoder = TextEncoder.from_dict(json.loads((folder / ENCODER).read_text("utf-8")))
-            spelling = Spelling(encoder, **values["spelling"])
-        known = SparseRescorer(values["W"], values["power"]), values["Z"], values["C"], values["frequency"]
-        return cls(Evidence(*known, spelling), network)
+        return cls(Evidence.load(folder / EVIDENCE), network)
 
 
 @register_reranker("calibrated")
@@ -225,6 +143,7 @@ class Calibrated(Reranker[CalibratedConfig]):
 
     config_type = CalibratedConfig
     rescorer_type = CalibratedRescorer
+    version = "2"
     citation = "Gupta et al., ELIAS: End-to-End Learning to Index and Search in Large Output Spaces, NeurIPS 2022"
 
     def estimate_memory(self, data: Dataset) -> int:
@@ -242,14 +161,15 @@ class Calibrated(Reranker[CalibratedConfig]):
         return (hold_out(clean, draw.permutation(len(clean.train))[:count]),)
 
     def fit(self, data: Dataset, run: Run, first: Trained) -> CalibratedRescorer:
-        network = None
+        # This comes first: the second training may be under way beside it.
+        evidence, network = Evidence.of(data, self._ranker, run, first), None
         for part in self.trains_again_on(run):
             run.log(f"calibration: the method is trained again without {len(part.test):,} of its points")
             seen, again = first.again(part)
             network = self._network(part, Evidence.of(seen, self._ranker, run, again), again, run)
         if network is None:
             run.log(f"calibration takes {LEAST} held-out points or more: the sparse ranker ranks alone")
-        return CalibratedRescorer(Evidence.of(data, self._ranker, run, first), network)
+        return CalibratedRescorer(evidence, network)
 
     @property
     def _ranker(self) -> SparseRanker:
@@ -300,14 +220,6 @@ def _train(network: Network, evidence: Tensor, targets: Tensor, counts: Tensor, 
 def _softmax(f: Tensor, listed: Tensor) -> Tensor:
     """Over what is listed; a point without any label has nothing but zeros."""
     return torch.softmax(f.masked_fill(~listed, -torch.inf), 1).nan_to_num_(0)
-
-
-def _places(scores: Floats) -> npt.NDArray[np.int64]:
-    """0 for the best of each row, and so on."""
-    order = np.argsort(-scores, axis=1, kind="stable")
-    places = np.empty_like(order)
-    np.put_along_axis(places, order, np.arange(scores.shape[1])[None], axis=1)
-    return places
 
 
 def _blocks(points: int) -> Iterator[slice]:

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from xcbench.methods import calibrated
-from xcbench.methods.calibrated import CalibratedRescorer, Evidence, Network, _counting, _truth
+from xcbench.methods.calibrated import CalibratedRescorer, Network, _counting, _truth
+from xcbench.methods.evidence import Evidence, _beginnings
 from xcbench.methods.sparse_ranker import SparseRanker, SparseRankerConfig, SparseRescorer
 
 from tests.methods.problems import csr
@@ -59,8 +60,8 @@ def test_evidence_of_a_pair_by_hand():
     assert known.shape == (1, 2, Evidence.COUNT)
     # Label 1 has margin 0, label 0 has 0.6 + 0.5; the ranker puts label 0 first, sqrt(0.4) against sqrt(0.9) / e.
     first, second = np.log(0.9) / 2 - 1, np.log(0.4) / 2
-    label1 = [np.log(0.9), 0, 0, 0, first, first - second, 1, 0, 0.8, np.log(0.25), 2, 0, 0, 0]
-    label0 = [np.log(0.4), np.log(0.4 / 0.9), 1, 1.1, second, 0, 0, 0.6, 0.96, np.log(0.5), 2, 1, 0, 0]
+    label1 = [np.log(0.9), 0, 0, 0, first, first - second, 1, 0, 0.8, np.log(0.25), 2, 0, *[0] * 4]
+    label0 = [np.log(0.4), np.log(0.4 / 0.9), 1, 1.1, second, 0, 0, 0.6, 0.96, np.log(0.5), 2, 1, *[0] * 4]
     np.testing.assert_allclose(known[0], [label1, label0], rtol=1e-5, atol=1e-6)
 
 
@@ -91,10 +92,27 @@ def test_spelling_knows_words_that_no_training_point_has(tmp_path):
     listed = TopK.of(np.tile(np.arange(3), (3, 1)), np.ones((3, 3)))
     known = evidence(listed, encoder.encode(new), new)
     assert not known[:, :, 7].any()  # not one word of theirs is known
-    for column in (12, 13):
+    for column in (12, 13, 14, 15):
         assert known[:, :, column].argmax(axis=1).tolist() == [0, 1, 2]
     with pytest.raises(InputError, match="learnt from titles"):
         evidence(listed, encoder.encode(new), None)
+
+
+def test_beginnings_of_titles_count_apart(tmp_path):
+    assert _beginnings(["plot: a tool", "tune, tuning", " cook book", "", ":", "naïve"]) == [
+        "plot", "tune", "cook", "", "", "naïve",
+    ]  # fmt: skip
+    titles = ["plot: draws a tune", "tune: plays a plot", "plots: a tune", "tuned: a plot"]
+    labels = TextColumn.of(["plot: draws", "tune: plays", "7"])
+    encoder = TextEncoder.fit([*titles, *labels])
+    split = Split(encoder.encode(titles), csr(np.eye(4, 3)), TextColumn.of(titles))
+    data = Dataset("d", split, split, encoder.encode(labels), labels, encoder=encoder)
+    sparse = SparseRanker(SparseRankerConfig())
+    evidence = Evidence.of(data, sparse, RunContext(0, "cpu", data, StageCache(tmp_path), sparse), Guesses(3))
+    listed = TopK.of(np.tile(np.arange(3), (2, 1)), np.ones((2, 3)))
+    known = evidence(listed, encoder.encode(["plot of a tune", "tune of a plot"]), ["plot of a tune", "tune of a plot"])
+    np.testing.assert_allclose(known[:, :, 14], [[1, 0, 0], [0, 1, 0]], atol=1e-6)
+    np.testing.assert_allclose(known[:, :, 15], [[0, -1, -1], [-1, 0, -1]], atol=1e-6)
 
 
 def test_evidence_is_finite_whatever_is_missing():
