@@ -40,6 +40,9 @@ def measure() -> Iterator[Figure]:
             note = f"{share:.0%} of it are matrix products at full speed"
             yield Figure(f"epoch of {module}", ours, authors, "CPU s", "the authors' code, elsewhere", 5, note)
         yield Figure("peak memory of training", grown / 1e9, AUTHORS_GB, "GB", "the authors' code, elsewhere", 1)
+        grown = grown_bytes(lambda: staged(data, cache, "extreme", 3).read())  # all is compiled and loaded by now
+        name = "parameters, Adam's state and data"
+        yield Figure("growth in the extreme module", grown / 1e6, held_bytes(data) / 1e6, "MB", name, 1 / 4)
 
 
 def staged(data: Dataset, cache: StageCache, module: str, epochs: int) -> Stage:
@@ -56,6 +59,13 @@ def cost(data: Dataset, cache: StageCache, module: str, epochs: int) -> float:
     for earlier in stage.after:
         earlier.read()
     return cpu_seconds(stage.read, repeat=1)
+
+
+def held_bytes(data: Dataset) -> int:
+    """What training the extreme module cannot do without: parameters and Adam's two moments, points and shortlists."""
+    parameters = (data.feature_count + data.label_count + 2 * D) * D
+    entries = data.train.X.nnz + data.train.Y.nnz + (0 if data.Z is None else data.Z.nnz)
+    return 4 * (3 * parameters + 2 * entries + BEAM * len(data.train))
 
 
 def flops(data: Dataset, module: str) -> float:

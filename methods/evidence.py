@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -25,8 +26,8 @@ from xcbench.data.assemble import unit_rows
 from xcbench.data.text import TextEncoder
 from xcbench.errors import DataError, InputError
 from xcbench.labels.centroids import sparse_centroids
-from xcbench.labels.matrices import whole_targets, with_constant
-from xcbench.shortlist.sparse_svm import listed_margins
+from xcbench.labels.matrices import whole_targets
+from xcbench.shortlist.sparse_svm import LabelWeights
 
 Floats = npt.NDArray[np.float32]
 
@@ -72,11 +73,12 @@ class Spelling:
         if titles is None:
             raise InputError("calibration has learnt from titles, and these points have none")
         X, beginnings = self.encoder.encode(titles), self.first_words.encode(_beginnings(titles))
-        return (
-            listed_margins(with_constant(X), self.W, labels),
-            listed_margins(X, self.Z, labels),
-            listed_margins(beginnings, self.B, labels),
-        )
+        W, Z, B = self._weights
+        return W.margins(X, labels, constant=True), Z.margins(X, labels), B.margins(beginnings, labels)
+
+    @cached_property
+    def _weights(self) -> tuple[LabelWeights, LabelWeights, LabelWeights]:
+        return LabelWeights.of(self.W), LabelWeights.of(self.Z), LabelWeights.of(self.B)
 
 
 def _beginnings(titles: Sequence[str]) -> list[str]:
@@ -114,18 +116,24 @@ class Evidence:
         p = np.log(np.maximum(np.where(labels >= 0, listed.scores, 0), tiny))
         both = np.log(np.maximum(self.ranker.scores(listed, margin), tiny))
         none = np.zeros_like(p)
-        words = np.diff(X.indptr)[:, None]
-        label_words = np.zeros(len(self.frequency)) if self.Z is None else np.diff(self.Z.indptr)
+        words, (text, centroids, label_words) = np.diff(X.indptr)[:, None], self._of_labels
         spelt, spelt_text, begins = (none,) * 3 if self.spelling is None else self.spelling(titles, labels)
         every = (
             p, _behind_best(p), np.arange(p.shape[1])[None], margin, both, _behind_best(both), _places(both),
-            none if self.Z is None else listed_margins(X, self.Z, labels), listed_margins(X, self.C, labels),
+            none if text is None else text.margins(X, labels), centroids.margins(X, labels),
             self.frequency[labels], words, label_words[labels], spelt, spelt_text, begins, _behind_best(begins),
         )  # fmt: skip
         stacked = np.empty((*p.shape, self.COUNT), np.float32)
         for number, one in enumerate(every):
             np.clip(one, -FARTHEST, FARTHEST, out=stacked[:, :, number], casting="same_kind")
         return stacked
+
+    @cached_property
+    def _of_labels(self) -> tuple[LabelWeights | None, LabelWeights, npt.NDArray[np.integer]]:
+        """Text, centroids, and how many words each label has."""
+        if self.Z is None:
+            return None, LabelWeights.of(self.C), np.zeros(len(self.frequency), np.int32)
+        return LabelWeights.of(self.Z), LabelWeights.of(self.C), np.diff(self.Z.indptr)
 
     def save(self, folder: Path) -> None:
         """Into a folder that is there."""

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -28,7 +29,7 @@ from xcbench.data.dataset import pairs_of_rows
 from xcbench.errors import InputError
 from xcbench.labels.matrices import pattern, whole_targets, with_constant
 from xcbench.shortlist import ranked
-from xcbench.shortlist.sparse_svm import fit_sparse_classifiers, listed_margins
+from xcbench.shortlist.sparse_svm import LabelWeights, fit_sparse_classifiers
 
 Floats = npt.NDArray[np.float32]
 
@@ -74,7 +75,11 @@ class SparseRescorer(Rescorer):
         """<w_l, x> of every label listed; -inf where there is none."""
         if X.shape[1] + 1 != self.W.shape[1]:
             raise InputError(f"the sparse ranker knows {self.W.shape[1] - 1} features, the points have {X.shape[1]}")
-        return listed_margins(with_constant(X), self.W, listed.indices)
+        return self._weights.margins(X, listed.indices, constant=True)
+
+    @cached_property
+    def _weights(self) -> LabelWeights:
+        return LabelWeights.of(self.W)
 
     def scores(self, listed: TopK, margins: Floats) -> Floats:
         """The formula; 0 where there is no label."""
@@ -86,7 +91,7 @@ class SparseRescorer(Rescorer):
         return scores
 
     def save(self, folder: Path) -> None:
-        save_values(folder, vars(self))
+        save_values(folder, {"W": self.W, "power": self.power})
 
     @classmethod
     def load(cls, folder: Path) -> SparseRescorer:

@@ -8,7 +8,7 @@ import scipy.sparse as sp
 
 from xcbench.errors import InputError
 from xcbench.labels.matrices import with_constant
-from xcbench.shortlist.sparse_svm import CLASSIFIERS_AT_A_TIME, fit_sparse_classifiers, listed_margins
+from xcbench.shortlist.sparse_svm import CLASSIFIERS_AT_A_TIME, LabelWeights, fit_sparse_classifiers
 from xcbench.shortlist.svm import Examples, fit_classifiers
 
 
@@ -86,11 +86,18 @@ def test_margins_are_products():
     labels = np.random.default_rng(1).integers(-1, 20, (300, 7)).astype(np.int32)
     product = (X @ W.T).toarray()
     expected = np.where(labels >= 0, np.take_along_axis(product, np.maximum(labels, 0), axis=1), -np.inf)
-    assert listed_margins(X, W, labels) == pytest.approx(expected, abs=1e-5)
+    assert LabelWeights.of(W).margins(X, labels) == pytest.approx(expected, abs=1e-5)
+    ones = sp.csr_array(X.toarray() * np.r_[np.ones(X.shape[1] - 1, np.float32), 0] + np.eye(X.shape[1])[-1])
+    product = (ones @ W.T).toarray()
+    with_ones = np.where(labels >= 0, np.take_along_axis(product, np.maximum(labels, 0), axis=1), -np.inf)
+    found = LabelWeights.of(W).margins(X[:, :-1], labels, constant=True)
+    assert found == pytest.approx(with_ones, abs=1e-5)
 
 
 def test_points_of_another_width_are_refused():
     X, examples = problem()
     W = fit_sparse_classifiers(X, examples, seed=0)
     with pytest.raises(InputError, match="do not fit points of shape"):
-        listed_margins(X[:, :-1], W, np.zeros((80, 1), np.int32))
+        LabelWeights.of(W).margins(X[:, :-1], np.zeros((80, 1), np.int32))
+    with pytest.raises(InputError, match="do not fit points of shape"):
+        LabelWeights.of(W).margins(X, np.zeros((80, 1), np.int32), constant=True)

@@ -5,13 +5,15 @@ The solver is that of `svm`, dual coordinate descent for the squared hinge loss;
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 from numba import njit
 
 from xcbench.errors import InputError
-from xcbench.labels.matrices import RowBlock, rows_of, stacked
+from xcbench.labels.matrices import RowBlock, Rows, rows_of, stacked
 from xcbench.labels.seeding import seed_word, stream
 from xcbench.shortlist.blocks import in_blocks, rows_in_block
 from xcbench.shortlist.contract import Floats
@@ -43,18 +45,33 @@ def fit_sparse_classifiers(
     return stacked([blocks[start] for start in sorted(blocks)], X.shape[1])
 
 
-def listed_margins(X: sp.csr_array, W: sp.csr_array, labels: npt.NDArray[np.int32]) -> Floats:
-    """<x, w_l> for the labels listed for each point; -inf where there is none (-1)."""
-    if X.shape != (len(labels), W.shape[1]):
-        raise InputError(f"{len(labels)} lists and {W.shape[1]} weights a label do not fit points of shape {X.shape}")
-    out = np.empty(labels.shape, np.float32)
-    points, weights = rows_of(X), rows_of(W)
+@dataclass(frozen=True)
+class LabelWeights:
+    """Rows of weights as the kernel takes them, converted once: one point must not cost a pass over all labels."""
 
-    def work(block: slice) -> None:
-        _margins(*points, *weights, W.shape[1], labels, block.start, block.stop, out)
+    rows: Rows
+    width: int
 
-    in_blocks(len(labels), rows_in_block(len(labels), 64), work)
-    return out
+    @classmethod
+    def of(cls, W: sp.csr_array) -> LabelWeights:
+        return cls(rows_of(W), W.shape[1])
+
+    def margins(self, X: sp.csr_array, labels: npt.NDArray[np.int32], constant: bool = False) -> Floats:
+        """<x, w_l> for the labels listed for each point; -inf where there is none (-1).
+
+        With `constant` each point has a one behind its own features, which the last weight belongs to.
+        """
+        if X.shape != (len(labels), self.width - constant):
+            expected = f"{len(labels)} lists and {self.width - constant} weights a label"
+            raise InputError(f"{expected} do not fit points of shape {X.shape}")
+        out = np.empty(labels.shape, np.float32)
+        points = rows_of(X)
+
+        def work(block: slice) -> None:
+            _margins(*points, *self.rows, self.width, constant, labels, block.start, block.stop, out)
+
+        in_blocks(len(labels), rows_in_block(len(labels), 64), work)
+        return out
 
 
 @njit(cache=True)
@@ -152,12 +169,15 @@ def _margins(
     weight_words: npt.NDArray[np.int32],
     weights: npt.NDArray[np.float32],
     width: int,
+    constant: bool,
     labels: npt.NDArray[np.int32],
     first: int,
     stop: int,
     out: npt.NDArray[np.float32],
 ) -> None:
     x = np.zeros(width, np.float32)  # one point spread out, so that a label's few weights find its words at once
+    if constant:
+        x[-1] = 1
     for i in range(first, stop):
         for e in range(starts[i], starts[i + 1]):
             x[words[e]] = values[e]
