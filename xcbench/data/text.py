@@ -155,8 +155,10 @@ class TextEncoder:
         """[words, V]: which features each word stands for; an unknown word is an empty row."""
         if self.options.tokenizer == "words":
             return self._columns_of(words)
-        model = self._piece_model
-        parts, names = _ngram_lookup(words) if model is None else _piece_lookup(words, model)
+        if (model := self._piece_model) is None:
+            column = self._column_of
+            return _counted([[column.get(run, -1) for run in _ngrams(word)] for word in words], self.feature_count)
+        parts, names = _piece_lookup(words, model)
         lookup: sp.csr_array = parts @ self._columns_of(names)
         return lookup
 
@@ -212,17 +214,20 @@ def _piece_lookup(words: list[str], model: Tokenizer) -> tuple[sp.csr_array, lis
 
 
 def _ngram_lookup(words: list[str]) -> tuple[sp.csr_array, list[str]]:
-    """[words, n-grams] counts, and the n-grams by number; both ends of a word are marked."""
+    """[words, n-grams] counts, and the n-grams by number."""
     number: dict[str, int] = {}
-    found = [
-        [number.setdefault(marked[i : i + n], len(number)) for n in NGRAMS for i in range(len(marked) - n + 1)]
-        for marked in (f"{_WORD_START}{word}{_WORD_START}" for word in words)
-    ]
+    found = [[number.setdefault(run, len(number)) for run in _ngrams(word)] for word in words]
     return _counted(found, len(number)), list(number)
 
 
+def _ngrams(word: str) -> list[str]:
+    """All runs of as many letters as `NGRAMS` says; both ends of the word are marked."""
+    marked = f"{_WORD_START}{word}{_WORD_START}"
+    return [marked[i : i + n] for n in NGRAMS for i in range(len(marked) - n + 1)]
+
+
 def _counted(parts: list[list[int]], width: int) -> sp.csr_array:
-    """[words, width]: how often each word has each part."""
+    """[words, width]: how often each word has each part; -1 is none."""
     lengths = np.fromiter(map(len, parts), np.int64, len(parts))
     columns = np.fromiter(itertools.chain.from_iterable(parts), np.int32, int(lengths.sum()))
     return csr_of_pairs(np.repeat(np.arange(len(parts)), lengths), columns, (len(parts), width))
