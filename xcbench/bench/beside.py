@@ -20,8 +20,6 @@ from xcbench.bench.spec import OverwriteStrategy
 from xcbench.ranks import process_count
 from xcbench.threads import set_threads
 
-_POLL_SECONDS = 0.1
-
 _log = logging.getLogger(__name__)
 
 
@@ -46,10 +44,8 @@ class Beside:
         if self._child is None:
             return
         _log.info("waiting for the training beside this one")
-        while (outcome := self._child.poll()) is None:
-            time.sleep(_POLL_SECONDS)
-        if outcome.failure:
-            _log.warning("the training beside this one failed, so it is done here: %s", outcome.failure)
+        if failure := self._child.wait().failure:
+            _log.warning("the training beside this one failed, so it is done here: %s", failure)
         self._child = None
         set_threads(self._threads)
 

@@ -129,6 +129,12 @@ class Child:
         failure = f"timed out after {self._timeout:g} s" if self._timed_out else why(code, output)
         return Outcome(self.job, failure, seconds, output)
 
+    def wait(self) -> Outcome:
+        """The outcome, however long it takes."""
+        while (outcome := self.poll()) is None:
+            time.sleep(_POLL_SECONDS)
+        return outcome
+
     def signal(self, number: int) -> None:
         if self._process.poll() is not None:  # its number may belong to somebody else by now
             return
@@ -162,11 +168,9 @@ def run_here(job: Job, thread_count: int, timeout: float | None) -> Outcome:
     """Run one job in a process of its own and wait for it; an interrupt ends it."""
     child = Child(job, thread_count, timeout)
     try:
-        while (outcome := child.poll()) is None:
-            time.sleep(_POLL_SECONDS)
+        return child.wait()
     finally:
         end_all([child])
-    return outcome
 
 
 def why(code: int, output: str) -> str | None:
