@@ -14,12 +14,12 @@ from pathlib import Path
 import torch
 
 from benchmarks.figure import Figure, cpu_seconds, grown_bytes
-from xcbench.bench.cache import StageCache
-from xcbench.bench.config import build
-from xcbench.bench.context import RunContext
-from xcbench.bench.registry import get_method
-from xcbench.bench.stages import Stage
 from xcbench.data import Dataset, load_dataset
+from xcbench.plugins.config import build
+from xcbench.plugins.registry import get_method
+from xcbench.plugins.stages import Stage
+from xcbench.runner.context import RunContext
+from xcbench.runner.stage_cache import StageCache
 from xcbench.threads import set_threads
 
 B, D, K, BEAM = 255, 300, 1024, 50

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.figure import Figure
-from xcbench.bench.cache import StageCache
-from xcbench.bench.config import build
-from xcbench.bench.context import RunContext
-from xcbench.bench.registry import get_method
 from xcbench.data import Dataset, load_dataset
+from xcbench.plugins.config import build
+from xcbench.plugins.registry import get_method
+from xcbench.runner.context import RunContext
+from xcbench.runner.stage_cache import StageCache
 from xcbench.threads import set_threads
 
 AUTHORS = {"surrogate": 4.1, "shortlister": 3.3, "extreme": 16.5}
@@ -26,7 +26,7 @@ AUTHORS = {"surrogate": 4.1, "shortlister": 3.3, "extreme": 16.5}
 SAME = {"clusters": 1024, "beam": 30, "freeze": True, "classifier.fitted_bias": False} | {
     f"{module}.{key}": value
     for module in AUTHORS
-    for key, value in {"training.batch_size": 255, "training.least_steps": 0, "training.epochs": 1}.items()
+    for key, value in {"training.batch_size": 255, "training.min_steps": 0, "training.epochs": 1}.items()
 }
 
 

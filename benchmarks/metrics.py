@@ -10,7 +10,7 @@ from napkinxc import metrics as napkinxc
 
 from benchmarks.figure import Figure, cpu_seconds, grown_bytes
 from xcbench.data import TopK
-from xcbench.evaluate import Bootstrap, PointScores, Truth, evaluate, parse_metric
+from xcbench.evaluation import Bootstrap, PointScores, Truth, evaluate, parse_metric
 
 POINTS, PLACES, LABELS = 100_000, 100, 100_000
 NAPKINXC_POINTS = 10_000

@@ -15,8 +15,9 @@ import torch
 
 from benchmarks.figure import Figure, cpu_seconds
 from xcbench.labels import Clustering
-from xcbench.shortlist import BeamPredictor, BeamShortlister, Game
+from xcbench.shortlist import BeamShortlister, Game
 from xcbench.shortlist.contract import Floats
+from xcbench.shortlist.predictors import BeamPredictor
 from xcbench.threads import set_threads
 
 PLAIN = "plain torch (topk, gather, bmm)"

@@ -7,10 +7,10 @@ from pathlib import Path
 from sklearn.neighbors import NearestNeighbors
 
 from benchmarks.figure import Figure, cpu_seconds, seconds
-from xcbench.bench.run import run
-from xcbench.bench.spec import OverwriteStrategy, RunSpec
 from xcbench.data.catalog import load_dataset
-from xcbench.shortlist.product import best_of_product
+from xcbench.runner.execute import run
+from xcbench.runner.spec import OverwriteStrategy, RunSpec
+from xcbench.shortlist.sparse_topk import best_of_product
 from xcbench.threads import set_threads
 
 POINTS, NEIGHBOURS = 1000, 50

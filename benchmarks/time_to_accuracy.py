@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from benchmarks.figure import Figure
-from xcbench.bench import RunSpec
-from xcbench.bench.run import run
 from xcbench.data import Dataset, load_dataset
+from xcbench.runner.execute import run
+from xcbench.runner.spec import RunSpec
 from xcbench.threads import set_threads
 
 

@@ -11,10 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.figure import Figure, cpu_seconds, grown_bytes, seconds
-from xcbench.nn import Adam, DocumentEncoder, Factored, GatedBlock, GatedSum, LabelBank, SparseRows, TokenEmbeddings
+from xcbench.kernels.sparse_rows import SparseRows
+from xcbench.nn import Adam, DocumentEncoder, Factored, GatedBlock, GatedSum, LabelBank, LabelText, TokenEmbeddings
 from xcbench.nn.dropout import start_step
 from xcbench.threads import set_threads
-from xcbench.train import Candidates, LabelText, Points, RankAll, RankShortlist, Task
+from xcbench.train import Candidates, Points, RankAll, RankShortlist, Task
 from xcbench.train.memory import freed_memory_kept
 
 B, D, V, N = 255, 300, 40_000, 4_000

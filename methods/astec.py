@@ -17,31 +17,36 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 import torch
+from torch import Tensor, nn
+from torch.nn.functional import linear
 
-from xcbench.bench import Method, Predictor, Run, Stage, StageWork, load_values, register_method, save_values
-from xcbench.bench.contract import Patch
 from xcbench.data import Dataset, TopK
+from xcbench.data.matrices import pattern
 from xcbench.data.word_vectors import learn_vectors
+from xcbench.kernels.sparse_rows import SparseRows
 from xcbench.labels.centroids import dense_centroids, sparse_centroids
 from xcbench.labels.clustering import balanced_clusters, cluster_count
-from xcbench.labels.matrices import pattern
 from xcbench.labels.meta_labels import meta_targets
 from xcbench.labels.normalise import by_row
 from xcbench.labels.walk import random_walk_graph
-from xcbench.nn import AstecEncoder, TokenEmbeddings
-from xcbench.shortlist import HNSWShortlister, blend, by_best, listed_logits
+from xcbench.nn import FreeLabels, SpectralWeight, TokenEmbeddings
+from xcbench.nn.blocks import embedded
+from xcbench.nn.dropout import first_point, relu_dropout
+from xcbench.plugins import Method, Predictor, Run, Stage, StageWork, load_values, register_method, save_values
+from xcbench.plugins.contract import Patch
+from xcbench.shortlist import HNSWShortlister, blend, by_best
 from xcbench.shortlist.beam import sigmoid
 from xcbench.shortlist.packing import pack, unpack
+from xcbench.shortlist.predictors import as_array, listed_logits
+from xcbench.shortlist.predictors.cascade import embed
 from xcbench.train import (
     Candidates,
-    FreeLabels,
     Points,
     RankAll,
     RankShortlist,
     Schedule,
     Training,
     all_classifiers,
-    as_array,
     cascade_memory,
     learnable,
     log_odds,
@@ -49,7 +54,6 @@ from xcbench.train import (
     targets_of,
     train,
 )
-from xcbench.train.cascade import embed
 
 Floats = npt.NDArray[np.float32]
 
@@ -92,6 +96,32 @@ class AstecConfig:
             raise ValueError(f"dropout is at least 0 and below 1, got {self.dropout}")
         if not (0 <= self.beta <= 1 and 0 <= self.centroid_weight <= 1):
             raise ValueError("beta and centroid_weight lie between 0 and 1")
+
+
+class AstecResidual(nn.Module):
+    """Astec's fine representation: f + drop(ReLU(W f + b)), with W spectrally normed."""
+
+    def __init__(self, dim: int, dropout: float) -> None:
+        super().__init__()
+        self.W = SpectralWeight(torch.eye(dim))
+        self.bias = nn.Parameter(torch.zeros(dim))
+        self.dropout = dropout
+
+    def forward(self, f: Tensor) -> Tensor:
+        return f + relu_dropout(linear(f, self.W(), self.bias), self.dropout, self.training, first_point())
+
+
+class AstecEncoder(nn.Module):
+    """Astec's document side: coarse f = drop(ReLU(E x)), then the residual; or the latter alone on constant f."""
+
+    def __init__(self, dim: int, dropout: float, E: TokenEmbeddings | None = None) -> None:
+        super().__init__()
+        self.E, self.fine = E, AstecResidual(dim, dropout)
+
+    def forward(self, X: SparseRows | Tensor) -> Tensor:
+        if self.E is not None:
+            X = relu_dropout(embedded(X, self.E), self.fine.dropout, self.training, first_point())
+        return self.fine(embedded(X, None))  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True)
@@ -161,7 +191,7 @@ class Astec(Method[AstecConfig]):
 
     config_type = AstecConfig
     predictor_type = AstecPredictor
-    heeds_open_pairs = True
+    can_ignore_pairs = True
     citation = "Dahiya, Saini, Mittal, Shaw, Dave, Soni, Jain, Agarwal, Varma: DeepXML, WSDM 2021"
     presets: ClassVar[Mapping[str, Patch]] = {
         "LF-AmazonTitles-131K": _paper(0.03, 0.001, 14, 200, 0.1),

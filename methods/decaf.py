@@ -20,50 +20,38 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor, nn
 
-from xcbench.bench import Ablation, Method, Run, Stage, StageWork, register_method
-from xcbench.bench.contract import Patch
 from xcbench.data import Dataset, Split
 from xcbench.data.word_vectors import learn_vectors, read_vectors, vectors_digest
+from xcbench.kernels.sparse_rows import SparseRows
 from xcbench.labels.centroids import dense_centroids, sparse_centroids
 from xcbench.labels.clustering import balanced_clusters, cluster_count
 from xcbench.labels.meta_labels import meta_targets, meta_text
 from xcbench.labels.partition import Clustering
-from xcbench.nn import (
-    DocumentEncoder,
-    Factored,
-    GatedBlock,
-    GatedSum,
-    LabelBank,
-    SparseRows,
-    TokenEmbeddings,
-)
-from xcbench.shortlist import (
-    BeamPredictor,
-    BeamShortlister,
-    HNSWShortlister,
-    Shortlister,
-    ShortlistPredictor,
-    TreeShortlister,
-    beam_width,
-)
+from xcbench.nn import DocumentEncoder, Factored, GatedBlock, GatedSum, LabelBank, LabelText, TokenEmbeddings
+from xcbench.plugins import Ablation, Method, Run, Stage, StageWork, register_method
+from xcbench.plugins.contract import Patch
+from xcbench.shortlist import BeamShortlister, HNSWShortlister, Shortlister, TreeShortlister, beam_width
 from xcbench.shortlist.packing import pack, unpack
+from xcbench.shortlist.predictors import (
+    BeamPredictor,
+    CascadePredictor,
+    FixedEncoder,
+    ShortlistPredictor,
+    as_array,
+    folded,
+)
 from xcbench.shortlist.recall import beam_recall
 from xcbench.train import (
     Candidates,
-    CascadePredictor,
-    FixedEncoder,
-    LabelText,
     ModuleConfig,
     Points,
     RankAll,
     RankShortlist,
     all_classifiers,
-    as_array,
     cascade_memory,
     document_side,
     encode,
     fit_bias,
-    folded,
     learnable,
     official_training,
     scaled_training,
@@ -156,7 +144,7 @@ class Decaf(Method[DecafConfig]):
 
     config_type = DecafConfig
     predictor_type = CascadePredictor
-    heeds_open_pairs = True
+    can_ignore_pairs = True
     citation = "Mittal, Dahiya, Agrawal, Saini, Agarwal, Kar, Varma: DECAF, WSDM 2021"
     ablations: ClassVar[Mapping[str, Ablation]] = {
         "fft": Ablation("DECAF-FFT", {"embeddings": "pretrained", "freeze": True}),
@@ -176,7 +164,7 @@ class Decaf(Method[DecafConfig]):
         "LF-WikiTitles-500K": _paper(512, 2**17, 100, 0.005),
         "LF-AmazonTitles-1.3M": _paper(512, 2**17, 100, 0.01, dropout=0.5),
         # Ours: on its slices this length cannot be told from the default, which takes a quarter longer.
-        "lf-debian-4k": {"extreme.training.least_steps": 400},
+        "lf-debian-4k": {"extreme.training.min_steps": 400},
     }
 
     def fit(self, data: Dataset, run: Run) -> CascadePredictor:

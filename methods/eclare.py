@@ -18,10 +18,10 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor, nn
 
-from xcbench.bench import Ablation, Method, Run, Stage, StageWork, register_method
-from xcbench.bench.contract import Patch
 from xcbench.data import Dataset, Split, TopK
-from xcbench.evaluate.bins import mean_by_frequency
+from xcbench.data.matrices import unit_vectors
+from xcbench.evaluation.bins import mean_by_frequency
+from xcbench.kernels.sparse_rows import SparseRows
 from xcbench.labels import (
     Clustering,
     balanced_clusters,
@@ -36,35 +36,32 @@ from xcbench.labels import (
 )
 from xcbench.labels.information import information_lost
 from xcbench.labels.label_graph import LabelGraph
-from xcbench.labels.matrices import unit_rows
 from xcbench.nn import (
     ComponentAttention,
     DocumentEncoder,
     GraphConvolution,
     LabelBank,
+    NeighbourText,
     ResidualBlock,
     Scale,
-    SparseRows,
     TokenEmbeddings,
     weighted_sums,
 )
-from xcbench.shortlist import BeamPredictor, BeamShortlister, Game, GameMode, beam_width
+from xcbench.plugins import Ablation, Method, Run, Stage, StageWork, register_method
+from xcbench.plugins.contract import Patch
+from xcbench.shortlist import BeamShortlister, Game, GameMode, beam_width
+from xcbench.shortlist.predictors import BeamPredictor, CascadePredictor, FixedEncoder, as_array, folded
 from xcbench.train import (
     Candidates,
-    CascadePredictor,
-    FixedEncoder,
     ModuleConfig,
-    NeighbourText,
     Points,
     RankAll,
     RankShortlist,
     Training,
     all_classifiers,
-    as_array,
     cascade_memory,
     document_side,
     fit_bias,
-    folded,
     learnable,
     official_training,
     scaled_training,
@@ -94,9 +91,9 @@ class ClassifierConfig:
     """A free bias a label; all start where the untrained loss is least. The paper has no biases."""
 
 
-def _training(lr: float, epochs: int, least_steps: int) -> Training:
+def _training(lr: float, epochs: int, min_steps: int) -> Training:
     """Blocks and attention, which all labels share, learn slowest: small data is learnt by heart there first."""
-    return replace(scaled_training(lr, epochs, least_steps), free_rate=0.3, block_rate=0.1)
+    return replace(scaled_training(lr, epochs, min_steps), label_lr_factor=0.3, block_lr_factor=0.1)
 
 
 @dataclass(frozen=True)
@@ -190,7 +187,7 @@ class Eclare(Method[EclareConfig]):
 
     config_type = EclareConfig
     predictor_type = CascadePredictor
-    heeds_open_pairs = True
+    can_ignore_pairs = True
     citation = "Mittal, Sachdeva, Agrawal, Agarwal, Kar, Varma: ECLARE, WWW 2021"
     ablations: ClassVar[Mapping[str, Ablation]] = {
         "gcn": Ablation("ECLARE-GCN", {"classifier.layer": "gcn"}),
@@ -219,9 +216,9 @@ class Eclare(Method[EclareConfig]):
         "LF-AmazonTitles-1.3M": _paper(512, 2**17, 50, 0.005, 0.004),
         # Ours: on its slices these lengths cannot be told from the defaults, which take half as long again.
         "lf-debian-4k": {
-            "surrogate.training.least_steps": 200,
-            "shortlister.training.least_steps": 200,
-            "extreme.training.least_steps": 400,
+            "surrogate.training.min_steps": 200,
+            "shortlister.training.min_steps": 200,
+            "extreme.training.min_steps": 400,
         },
     }
 
@@ -300,7 +297,7 @@ class Eclare(Method[EclareConfig]):
         Ez = None if data.Z is None else E.embed(SparseRows.of(data.Z)).numpy()
         counts = c.graph.count(clean.train.Y, work.seed, Ez)
         along = c.graph.normalise(counts) if c.clusters_by == "graph" else None
-        centroids = dense_centroids(clean.train.Y, unit_rows(E.embed(SparseRows.of(clean.train.X)).numpy()), along)
+        centroids = dense_centroids(clean.train.Y, unit_vectors(E.embed(SparseRows.of(clean.train.X)).numpy()), along)
         clustering = self._clusters(centroids, clean, work.seed)
         dropout = c.shortlister.dropout
         documents, X = document_side(ResidualBlock(c.dim, dropout), E, split.X, c.freeze)

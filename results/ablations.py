@@ -20,14 +20,14 @@
 import pandas as pd
 
 import xcbench
-from xcbench.bench.columns import column
-from xcbench.bench.config import leaves
-from xcbench.bench.looking import most_varied, runs_on
-from xcbench.bench.plot_style import canvas, look
-from xcbench.bench.plots import bin_contributions
-from xcbench.bench.scores import Judge
-from xcbench.bench.store import Store
-from xcbench.evaluate import Truth, frequency_bins
+from xcbench.report.columns import column
+from xcbench.plugins.config import leaves
+from xcbench.report.notebooks import most_varied, runs_on
+from xcbench.report.plot_style import canvas, look
+from xcbench.report.plots import bin_contributions
+from xcbench.report.scores import ScoreTable
+from xcbench.runner.store import Store
+from xcbench.evaluation import Truth, frequency_bins
 
 store = Store("runs")
 data = xcbench.load_dataset("lf-debian-4k")
@@ -56,7 +56,7 @@ pd.DataFrame({name: {key: config.get(key) for key in keys} for name, config in c
 
 # %%
 metrics = ["P@1", "P@5", "PSP@1", "PSP@5", "R@10"]
-judge = Judge(data, runs, [column(metric) for metric in metrics])
+judge = ScoreTable(data, runs, [column(metric) for metric in metrics])
 effects = {
     metric: {name: judge.contrast(metric, {name: 1.0, full: -1.0}) for name in variations} for metric in metrics
 }

@@ -19,9 +19,9 @@
 import numpy as np
 
 import xcbench
-from xcbench.bench.looking import runs_on, side_by_side
-from xcbench.bench.store import Store
-from xcbench.evaluate import Truth, evaluate
+from xcbench.report.notebooks import runs_on, side_by_side
+from xcbench.runner.store import Store
+from xcbench.evaluation import Truth, evaluate
 
 store = Store("runs")
 data = xcbench.load_dataset("lf-debian-4k")

@@ -20,13 +20,13 @@ import numpy as np
 import pandas as pd
 
 import xcbench
-from xcbench.bench import experiments
-from xcbench.bench.looking import differences, name_of, runs_on
-from xcbench.bench.plot_style import canvas
-from xcbench.bench.plots import bin_bars
-from xcbench.bench.store import Store
+from xcbench.report import experiments
+from xcbench.report.notebooks import differences, name_of, runs_on
+from xcbench.report.plot_style import canvas
+from xcbench.report.plots import bin_bars
+from xcbench.runner.store import Store
 from xcbench.data import TopK
-from xcbench.evaluate import evaluate
+from xcbench.evaluation import evaluate
 from xcbench.shortlist.blend import blend
 
 store = Store("runs")

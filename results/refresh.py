@@ -15,12 +15,12 @@ from pathlib import Path
 import jupytext
 import nbclient
 
-from xcbench.bench import claims, experiments, grid, plots, render, tables
-from xcbench.bench.experiments import Experiment
-from xcbench.bench.looking import keep_summary
-from xcbench.bench.scores import Shelf
-from xcbench.bench.store import Record, Store
-from xcbench.bench.tradeoff import draw_tradeoff
+from xcbench.report import claims, experiments, grid, plots, render, tables
+from xcbench.report.experiments import Experiment
+from xcbench.report.notebooks import keep_summary
+from xcbench.report.scores import DatasetRuns
+from xcbench.runner.store import Record, Store
+from xcbench.report.tradeoff import draw_tradeoff
 from xcbench.files import atomic_file
 
 HERE = Path(__file__).parent
@@ -60,12 +60,12 @@ def refresh(dataset: str, full: Store, run: bool) -> None:
     """Everything about one dataset."""
     folder, kept = HERE / dataset, Kept(full)
     shutil.rmtree(folder, ignore_errors=True)
-    shelf = Shelf.of(dataset, kept)
+    shelf = DatasetRuns.of(dataset, kept)
     used: dict[str, Record] = {}
     for name in experiments.names():
         experiment = experiments.load(name)
         if run:
-            tables.run_missing(experiment, [Shelf.of(dataset, full)], experiment.seeds, say=say)
+            tables.run_missing(experiment, [DatasetRuns.of(dataset, full)], experiment.seeds, say=say)
         rows = tables.runnable(experiment)
         found = {r.id: r for row in rows for r in shelf.records(row, experiment.seeds).values()}
         if found or not experiment.rows:
@@ -85,13 +85,13 @@ def keep(used: dict[str, Record], dataset: str, kept: Kept) -> None:
             keep_summary(record, Store(kept.folder))
 
 
-def write(stem: Path, experiment: Experiment, shelf: Shelf) -> None:
+def write(stem: Path, experiment: Experiment, shelf: DatasetRuns) -> None:
     """The rendered table with its claims, tidy figures, and the picture where there is one."""
     if experiment.rows:
         table = tables.fill(experiment, shelf, experiment.seeds)
         parts = [f"`xcbench table {experiment.name} --dataset {shelf.data.name}`\n", render.render([table], "md")]
         if experiment.claims:
-            found = claims.test_claims(experiment, [shelf], experiment.seeds)
+            found = claims.judge_claims(experiment, [shelf], experiment.seeds)
             parts.append(grid.as_markdown([claims.claims_grid(experiment, found)]))
         parts.append(provenance(table))
         put(stem.with_suffix(".md"), "\n".join(parts))

@@ -9,17 +9,19 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-GROUND = {"errors", "files", "ranks", "threads"}
+GROUND = {"disk", "errors", "files", "ranks", "threads"}
 MAY_IMPORT = {
     "data": set(),
-    "labels": {"data"},
-    "shortlist": {"data", "labels"},
-    "nn": set(),
-    "train": {"data", "nn", "shortlist"},
-    "evaluate": {"data"},
-    # The folder of methods, as a place to look through; that no method is named is tested below.
-    "bench": {"data", "labels", "shortlist", "nn", "train", "evaluate", "methods"},
-    "cli": {"data", "labels", "shortlist", "nn", "train", "evaluate", "bench"},
+    "kernels": set(),
+    "labels": {"data", "kernels"},
+    "nn": {"kernels"},
+    "shortlist": {"data", "kernels", "labels", "nn"},
+    "train": {"data", "kernels", "nn", "shortlist"},
+    "evaluation": {"data", "kernels"},
+    "plugins": {"data", "methods"},
+    "runner": {"data", "kernels", "labels", "nn", "shortlist", "train", "evaluation", "plugins", "methods"},
+    "report": {"data", "kernels", "labels", "nn", "shortlist", "train", "evaluation", "plugins", "runner"},
+    "cli": {"data", "labels", "evaluation", "plugins", "runner", "report"},
 }
 
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from xcbench import threads as _threads
 
 if TYPE_CHECKING:
-    from xcbench.bench.store import results as results
     from xcbench.data import load_dataset as load_dataset
+    from xcbench.runner.store import results as results
 
 __version__ = "0.1.0"
 __all__ = ["__version__", "load_dataset", "results"]
@@ -30,7 +30,7 @@ def __getattr__(name: str) -> Any:
 
         return load_dataset
     if name == "results":
-        from xcbench.bench.store import results
+        from xcbench.runner.store import results
 
         return results
     raise AttributeError(f"module 'xcbench' has no attribute {name!r}")

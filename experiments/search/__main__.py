@@ -10,10 +10,10 @@ from typing import Any
 import yaml
 
 from experiments.search.holdout import held_out
-from xcbench.bench import RunSpec
-from xcbench.bench.run import run
 from xcbench.data import load_dataset
-from xcbench.evaluate import evaluate
+from xcbench.evaluation import evaluate
+from xcbench.runner.execute import run
+from xcbench.runner.spec import RunSpec
 
 METRICS = ("P@1", "P@5", "PSP@1", "PSP@5", "R@10")
 

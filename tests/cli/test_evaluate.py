@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from tests.evaluate.reference import csr
-from tests.evaluate.test_metrics import WORKED_FIGURES, WORKED_SCORES, worked_example
+from tests.evaluation.reference import csr
+from tests.evaluation.test_metrics import WORKED_FIGURES, WORKED_SCORES, worked_example
 from xcbench.cli import main
 from xcbench.data import TopK, load_dataset
 

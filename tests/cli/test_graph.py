@@ -6,11 +6,11 @@ import pytest
 
 from tests.cli.test_run import call, one_line, toy  # noqa: F401  # fixtures
 from tests.methods.problems import csr
-from xcbench.bench.neighbours import draw_neighbourhood, neighbourhood
 from xcbench.data import Dataset, Split, TextColumn
 from xcbench.data.binary import store_dataset
 from xcbench.errors import InputError
 from xcbench.labels.label_graph import LabelGraph
+from xcbench.report.neighbours import draw_neighbourhood, neighbourhood
 
 
 @pytest.fixture

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from xcbench.bench.cache import StageCache
-from xcbench.bench.toy import toy_dataset
 from xcbench.cli import main
 from xcbench.cli.predict import _text
 from xcbench.data.binary import store_dataset
+from xcbench.runner.stage_cache import StageCache
+from xcbench.runner.toy import toy_dataset
 
-STAGED = str(Path(__file__).parent.parent / "bench" / "staged_method.py")
+STAGED = str(Path(__file__).parent.parent / "runner" / "staged_method.py")
 
 
 @pytest.fixture
@@ -96,8 +96,8 @@ def test_options_reach_the_run(call, toy, tmp_path):
 
 
 def test_spec_and_command_line_are_one(call, toy):
-    from xcbench.bench.resolve import resolve
-    from xcbench.bench.spec import RunSpec
+    from xcbench.runner.resolve import resolve
+    from xcbench.runner.spec import RunSpec
 
     overrides = {"graph": {"top": 3}, "rate": 0.25, "trace": "a=b c"}
     spec = RunSpec(STAGED, str(toy), ("coarse",), (STAGED,), STAGED, "other", overrides, 3, 2)
@@ -283,7 +283,7 @@ def test_cache_lists_and_cleans(call, toy):
 
 
 def test_stages_in_use_are_not_cleaned(call, toy):
-    from xcbench.bench.disk import locked
+    from xcbench.disk import locked
 
     call("run", "--method", STAGED, "--dataset", toy)
     with locked(StageCache().entries()[0].folder, "test"):

@@ -3,8 +3,8 @@
 import numpy as np
 import scipy.sparse as sp
 
-from xcbench.data.assemble import unit_rows
 from xcbench.data.dataset import Dataset, Propensity, Split, TextColumn
+from xcbench.data.matrices import unit_rows
 
 
 def random_csr(rng, rows, columns, density, soft=False):

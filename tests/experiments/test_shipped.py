@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from xcbench.bench import experiments, paper, registry
-from xcbench.bench.availability import check, unavailable
-from xcbench.bench.claims import _differences, published_differences
-from xcbench.bench.resolve import resolve
+from xcbench.plugins import registry
+from xcbench.report import experiments, paper
+from xcbench.report.availability import check, unavailable
+from xcbench.report.claims import _differences, published_differences
+from xcbench.runner.resolve import resolve
 
 NAMES = experiments.names()
 EXPECTED = {
@@ -119,7 +120,7 @@ def test_an_installed_package_has_them(tmp_path):
 import sys
 sys.meta_path[:] = [finder for finder in sys.meta_path if "editable" not in str(finder).lower()]
 sys.path.insert(0, {str(tmp_path / "site")!r})
-import xcbench.bench.experiments as shipped
+import xcbench.report.experiments as shipped
 print(len([shipped.load(name) for name in shipped.names()]), shipped.__file__)
 """
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=tmp_path)

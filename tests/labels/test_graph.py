@@ -8,15 +8,8 @@ from hypothesis import strategies as st
 
 from tests.labels.problems import label_matrix
 from xcbench.errors import InputError
-from xcbench.labels import (
-    Clustering,
-    cluster_graph,
-    conditional_probabilities,
-    cooccurrence,
-    keep_top,
-    product,
-    prune_by_cosine,
-)
+from xcbench.kernels.sparse_product import keep_top, product
+from xcbench.labels import Clustering, cluster_graph, conditional_probabilities, cooccurrence, prune_by_cosine
 
 
 def top_of(row, top):

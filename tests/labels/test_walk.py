@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.labels.problems import label_matrix
+from xcbench.data.matrices import unit_vectors
 from xcbench.errors import InputError
 from xcbench.labels import random_walk_graph
-from xcbench.labels.matrices import unit_rows
 
 
 def expected_visits(Y, walk_length, restart):
@@ -80,7 +80,7 @@ def test_distant_labels_are_forgotten_before_the_cut():
     Y, vectors = label_matrix(rng, 60, 25, mean=8), rng.standard_normal((25, 6)).astype(np.float32)
     vectors[4] = 0  # no text: at distance 1 from all, which the default limit still allows
     whole = random_walk_graph(Y, top=None, seed=5).toarray()
-    near = unit_rows(vectors) @ unit_rows(vectors).T >= 0
+    near = unit_vectors(vectors) @ unit_vectors(vectors).T >= 0
     pruned = random_walk_graph(Y, top=None, seed=5, label_vectors=vectors).toarray()
     assert np.array_equal(pruned, np.where(near | np.eye(25, dtype=bool), whole, 0))
     assert pruned[4].sum() == 400

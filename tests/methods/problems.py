@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from xcbench.bench.cache import StageCache
-from xcbench.bench.config import build
-from xcbench.bench.context import RunContext
-from xcbench.bench.registry import entries, get_method
-from xcbench.bench.stages import seed_generators
 from xcbench.data import Dataset, Split
+from xcbench.plugins.config import build
+from xcbench.plugins.registry import entries, get_method
+from xcbench.plugins.stages import seed_generators
+from xcbench.runner.context import RunContext
+from xcbench.runner.stage_cache import StageCache
 
 
 def needs(name):

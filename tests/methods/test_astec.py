@@ -3,23 +3,24 @@
 import numpy as np
 import pytest
 import torch
-from xcbench.methods.astec import Astec, AstecConfig, AstecPredictor, Neighbours, coarse
+from xcbench.methods.astec import Astec, AstecConfig, AstecEncoder, AstecPredictor, Neighbours, coarse
 
 from tests.methods.problems import csr, gappy, separable, train
-from xcbench.bench.cache import StageCache
-from xcbench.bench.check import check_method
-from xcbench.bench.config import build
-from xcbench.bench.context import RunContext
-from xcbench.bench.toy import toy_dataset
 from xcbench.data import Dataset, Split
 from xcbench.errors import InputError
-from xcbench.nn import AstecEncoder, SparseRows, TokenEmbeddings
+from xcbench.kernels.sparse_rows import SparseRows
+from xcbench.nn import TokenEmbeddings
+from xcbench.plugins.config import build
+from xcbench.runner.check import check_method
+from xcbench.runner.context import RunContext
+from xcbench.runner.stage_cache import StageCache
+from xcbench.runner.toy import toy_dataset
 from xcbench.shortlist import HNSWShortlister
 
 SMALL = {"dim": 24} | {
     f"{module}.{key}": value
     for module in ("surrogate", "extreme")
-    for key, value in {"least_steps": 80, "batch_size": 32, "epochs": 1}.items()
+    for key, value in {"min_steps": 80, "batch_size": 32, "epochs": 1}.items()
 }
 TINY = {key: 8 if key.endswith(("dim", "steps")) else value for key, value in SMALL.items()}
 
@@ -86,7 +87,7 @@ def test_it_learns_and_labels_without_points_do_no_harm():
 
 def test_it_overfits_fifty_points():
     data = toy_dataset(labels=20, train=50, test=5)
-    settings = SMALL | {"dropout": 0.0, "extreme.least_steps": 300, "extreme.lr": 0.02, "beta": 1.0}
+    settings = SMALL | {"dropout": 0.0, "extreme.min_steps": 300, "extreme.lr": 0.02, "beta": 1.0}
     assert precision_at_1(train("astec", data, **settings), data.train) == 1.0
 
 
@@ -113,11 +114,11 @@ def test_presets_are_the_authors_settings():
     config = build(AstecConfig, Astec.presets["LF-AmazonTitles-131K"])
     assert (config.dim, config.clusters, config.reduction, config.beta, config.top) == (300, 65536, "mean", 0.1, 200)
     assert (config.surrogate.lr, config.surrogate.epochs, config.surrogate.schedule.at) == (0.03, 20, (0.7,))
-    assert (config.extreme.lr, config.extreme.epochs, config.extreme.least_steps) == (0.001, 15, 0)
+    assert (config.extreme.lr, config.extreme.epochs, config.extreme.min_steps) == (0.001, 15, 0)
 
 
 def test_the_contract_holds(monkeypatch):
-    monkeypatch.setattr("xcbench.bench.resolve.build", lambda kind, *p, **o: build(kind, TINY, *p, **o))
+    monkeypatch.setattr("xcbench.runner.resolve.build", lambda kind, *p, **o: build(kind, TINY, *p, **o))
     broken = [finding for finding in check_method("astec") if finding.broken]
     assert not broken, broken
 

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from tests.methods.problems import csr, gappy, needs, separable, train
-from xcbench.bench import extras, registry
-from xcbench.bench.run import run
-from xcbench.bench.spec import RunSpec
 from xcbench.cli import main
 from xcbench.data import Dataset, Split
 from xcbench.errors import InputError
+from xcbench.plugins import extras, registry
+from xcbench.runner.execute import run
+from xcbench.runner.spec import RunSpec
 
 NAMES = ["parabel", "bonsai", "plt", "dismec", "mach", "siamese", "slice"]
 baselines = pytest.mark.parametrize("name", [pytest.param(name, marks=needs(name)) for name in NAMES])
@@ -93,9 +93,9 @@ def test_a_library_in_a_version_nobody_tried_is_refused(monkeypatch, fresh_regis
 
 
 def test_remedies_name_extras_where_they_bring_the_package(activated):
-    assert extras.remedy(("omikuji", "sklearn")) == "pip install 'xcbench[baselines]'"
-    assert extras.remedy(("no_such_package",)) == "pip install no_such_package"
-    assert extras.misfit("numpy") is None
+    assert extras.install_command(("omikuji", "sklearn")) == "pip install 'xcbench[baselines]'"
+    assert extras.install_command(("no_such_package",)) == "pip install no_such_package"
+    assert extras.version_problem("numpy") is None
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_what_came_from_a_folder_is_installed_from_there(activated, monkeypatch,
     origin = {"url": tmp_path.as_uri(), "dir_info": {"editable": True} if editable else {}}
     monkeypatch.setattr(extras, "_origin", lambda: origin)
     monkeypatch.chdir(tmp_path / here)
-    assert extras.remedy(("omikuji",)) == f"pip install {expected.format(root=tmp_path)}"
+    assert extras.install_command(("omikuji",)) == f"pip install {expected.format(root=tmp_path)}"
 
 
 @pytest.mark.parametrize("pip", [None, "/usr/bin/pip"])

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from xcbench.bench.config import build
-from xcbench.bench.registry import get_method
-from xcbench.bench.run import run
-from xcbench.bench.spec import RunSpec
-from xcbench.bench.toy import toy_dataset
 from xcbench.data import Dataset, Split
 from xcbench.errors import InputError
+from xcbench.plugins.config import build
+from xcbench.plugins.registry import get_method
+from xcbench.runner.execute import run
+from xcbench.runner.spec import RunSpec
+from xcbench.runner.toy import toy_dataset
 
 
 def csr(rows):

@@ -6,23 +6,23 @@ import json
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from xcbench.methods import calibrated
-from xcbench.methods.calibrated import CalibratedRescorer, Network, _counting, _truth
-from xcbench.methods.evidence import Evidence, _beginnings
-from xcbench.methods.sparse_ranker import SparseRanker, SparseRankerConfig, SparseRescorer
+from xcbench.methods.rerankers import calibrated
+from xcbench.methods.rerankers._evidence import Evidence, _beginnings
+from xcbench.methods.rerankers.calibrated import CalibratedRescorer, Network, _counting, _truth
+from xcbench.methods.rerankers.sparse import SparseRanker, SparseRankerConfig, SparseRescorer
 
 from tests.methods.problems import csr
-from xcbench.bench.cache import StageCache
-from xcbench.bench.config import build
-from xcbench.bench.context import RunContext
-from xcbench.bench.model import load_model
-from xcbench.bench.registry import get_reranker
-from xcbench.bench.run import plan, run
-from xcbench.bench.spec import RunSpec
-from xcbench.bench.toy import toy_dataset
 from xcbench.data import Dataset, Split, TextColumn, TopK
 from xcbench.data.text import TextEncoder
 from xcbench.errors import DataError, InputError
+from xcbench.plugins.config import build
+from xcbench.plugins.registry import get_reranker
+from xcbench.runner.context import RunContext
+from xcbench.runner.execute import plan, run
+from xcbench.runner.model import load_model
+from xcbench.runner.spec import RunSpec
+from xcbench.runner.stage_cache import StageCache
+from xcbench.runner.toy import toy_dataset
 
 
 @pytest.fixture(autouse=True)
@@ -40,7 +40,7 @@ class Guesses:
         order = np.random.default_rng(0).permuted(np.tile(np.arange(self.labels), (X.shape[0], 1)), axis=1)[:, :k]
         return TopK.of(order, np.tile(0.9 ** np.arange(order.shape[1]), (len(order), 1)))
 
-    def again(self, data):
+    def retrain(self, data):
         self.seen.append(data)
         return data, self
 
@@ -219,7 +219,7 @@ def test_an_augmentation_is_applied_to_the_second_training_too(tmp_path, monkeyp
     data = toy_dataset()
     pairs = np.array([[i, (int(data.train.Y[[i]].indices[0]) + 7) % 50] for i in range(len(data.train))])
     data = dataclasses.replace(data, train=dataclasses.replace(data.train, filter=pairs))
-    record = run(RunSpec("decaf", augment=("filtered",), rerank="calibrated"), data=data)
+    record = run(RunSpec("decaf", augment=("ignore-filtered",), rerank="calibrated"), data=data)
     log = (record.folder / "log.txt").read_text()
     assert "200 pairs of the training filter are left open" in log
     assert "160 pairs of the training filter are left open" in log

@@ -10,24 +10,25 @@ from torch.nn.functional import binary_cross_entropy_with_logits as bce
 from xcbench.methods.decaf import Decaf, DecafConfig, LabelClassifiers
 
 from tests.methods.problems import csr, gappy, separable, train
-from xcbench.bench.cache import StageCache
-from xcbench.bench.check import check_method
-from xcbench.bench.config import build, changes
-from xcbench.bench.context import RunContext
-from xcbench.bench.toy import toy_dataset
 from xcbench.data import Dataset, Split
 from xcbench.errors import InputError
-from xcbench.nn import DocumentEncoder, GatedBlock, LabelBank, TokenEmbeddings
-from xcbench.shortlist import BeamPredictor, HNSWShortlister, ShortlistPredictor, TreeShortlister
-from xcbench.train import Candidates, LabelText, RankAll, RankShortlist, Schedule, Training
+from xcbench.nn import DocumentEncoder, GatedBlock, LabelBank, LabelText, TokenEmbeddings
+from xcbench.plugins.config import build, changes
+from xcbench.runner.check import check_method
+from xcbench.runner.context import RunContext
+from xcbench.runner.stage_cache import StageCache
+from xcbench.runner.toy import toy_dataset
+from xcbench.shortlist import HNSWShortlister, TreeShortlister
+from xcbench.shortlist.predictors import BeamPredictor, ShortlistPredictor
+from xcbench.shortlist.predictors.cascade import CascadePredictor
+from xcbench.train import Candidates, RankAll, RankShortlist, Schedule, Training
 from xcbench.train import train as train_module
 from xcbench.train.batches import Points
-from xcbench.train.cascade import CascadePredictor
 
 SMALL = {"dim": 24} | {
     f"{module}.training.{key}": value
     for module in ("surrogate", "shortlister", "extreme")
-    for key, value in {"least_steps": 80, "batch_size": 32, "epochs": 1}.items()
+    for key, value in {"min_steps": 80, "batch_size": 32, "epochs": 1}.items()
 }
 TINY = {key: 8 if key.endswith(("dim", "steps")) else value for key, value in SMALL.items()}
 
@@ -136,7 +137,7 @@ def test_one_step_of_the_extreme_task_against_a_dense_reference(reduction):
 def test_it_overfits_fifty_points(tmp_path):
     data = toy_dataset(labels=20, train=50, test=5)
     settings = {f"{module}.dropout": 0.0 for module in ("surrogate", "shortlister", "extreme")}
-    predictor = train("decaf", data, **(SMALL | settings | {"extreme.training.least_steps": 300}))
+    predictor = train("decaf", data, **(SMALL | settings | {"extreme.training.min_steps": 300}))
     assert precision_at_1(predictor, data.train) == 1.0
 
 
@@ -225,7 +226,7 @@ def test_presets_are_the_papers_settings():
     assert (first.dropout, first.training.lr, first.training.epochs, first.training.batch_size) == (0.5, 0.01, 20, 255)
     assert (last.dropout, last.training.lr, last.training.epochs) == (0.2, pytest.approx(0.008), 10)
     assert (first.training.schedule.at, last.training.schedule.at) == ((0.5, 0.75), (0.5,))
-    assert first.training.least_steps == 0
+    assert first.training.min_steps == 0
     assert build(DecafConfig, Decaf.presets["LF-AmazonTitles-1.3M"]).extreme.dropout == 0.5
 
 
@@ -306,7 +307,7 @@ def test_recall_grows_with_the_beam(tmp_path):
 
 def test_the_contract_holds(monkeypatch):
     """The runner's own questions: repeats itself, survives the disk, ignores the test set, every ablation trains..."""
-    monkeypatch.setattr("xcbench.bench.resolve.build", lambda kind, *p, **o: build(kind, TINY, *p, **o))
+    monkeypatch.setattr("xcbench.runner.resolve.build", lambda kind, *p, **o: build(kind, TINY, *p, **o))
     broken = [finding for finding in check_method("decaf") if finding.broken]
     assert not broken, broken
 

@@ -5,12 +5,12 @@ import pytest
 import scipy.sparse as sp
 
 from tests.methods.problems import needs, separable, train
-from xcbench.bench.cache import StageCache
-from xcbench.bench.config import build
-from xcbench.bench.context import RunContext
-from xcbench.bench.registry import get_method
-from xcbench.bench.toy import toy_dataset
 from xcbench.errors import InputError
+from xcbench.plugins.config import build
+from xcbench.plugins.registry import get_method
+from xcbench.runner.context import RunContext
+from xcbench.runner.stage_cache import StageCache
+from xcbench.runner.toy import toy_dataset
 
 pytestmark = needs("dismec")
 
@@ -37,7 +37,7 @@ def test_agrees_with_the_library_called_directly(settings):
 
 
 def test_processes_find_what_one_finds(monkeypatch):
-    from xcbench.methods import dismec
+    from xcbench.methods.baselines import dismec
 
     data = toy_dataset()
     alone = train("dismec", data).predict(data.test.X, 5)
@@ -48,7 +48,7 @@ def test_processes_find_what_one_finds(monkeypatch):
 
 
 def test_a_stopped_training_goes_on_where_it_was(tmp_path, monkeypatch):
-    from xcbench.methods import dismec
+    from xcbench.methods.baselines import dismec
 
     data, fitted = toy_dataset(), []
     whole = train("dismec", data).Wt

@@ -10,22 +10,22 @@ from scipy.special import expit
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from tests.methods.problems import csr, gappy, separable, train
-from xcbench.bench.cache import StageCache
-from xcbench.bench.check import check_method
-from xcbench.bench.config import build, changes
-from xcbench.bench.context import RunContext
-from xcbench.bench.registry import get_method
-from xcbench.bench.toy import toy_dataset
 from xcbench.data import Dataset, Split
 from xcbench.labels.normalise import two_sided
 from xcbench.labels.walk import random_walk_graph
-from xcbench.nn import DocumentEncoder, ResidualBlock, TokenEmbeddings
-from xcbench.train import Candidates, NeighbourText, Points, RankShortlist, Schedule, Training, learnable
+from xcbench.nn import DocumentEncoder, NeighbourText, ResidualBlock, TokenEmbeddings
+from xcbench.plugins.config import build, changes
+from xcbench.plugins.registry import get_method
+from xcbench.runner.check import check_method
+from xcbench.runner.context import RunContext
+from xcbench.runner.stage_cache import StageCache
+from xcbench.runner.toy import toy_dataset
+from xcbench.train import Candidates, Points, RankShortlist, Schedule, Training, learnable
 from xcbench.train import train as train_module
 
 SMALL = {"dim": 12} | {f"{module}.training.{key}": value for module in ("surrogate", "shortlister", "extreme")
-                       for key, value in {"epochs": 2, "least_steps": 0, "batch_size": 50}.items()}  # fmt: skip
-LONGER = {"dim": 32} | {f"{module}.training.least_steps": 150 for module in ("surrogate", "shortlister", "extreme")}
+                       for key, value in {"epochs": 2, "min_steps": 0, "batch_size": 50}.items()}  # fmt: skip
+LONGER = {"dim": 32} | {f"{module}.training.min_steps": 150 for module in ("surrogate", "shortlister", "extreme")}
 METHOD = get_method("eclare")
 
 
@@ -450,6 +450,6 @@ def test_the_graph_of_labels_is_sparse(folder):
 
 
 def test_the_contract_holds(monkeypatch):
-    monkeypatch.setattr("xcbench.bench.resolve.build", lambda kind, *p, **o: build(kind, SMALL, *p, **o))
+    monkeypatch.setattr("xcbench.runner.resolve.build", lambda kind, *p, **o: build(kind, SMALL, *p, **o))
     broken = [finding for finding in check_method("eclare") if finding.broken]
     assert not broken, broken

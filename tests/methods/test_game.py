@@ -4,18 +4,18 @@ import numpy as np
 import pytest
 
 from tests.methods.problems import csr
-from xcbench.bench.cache import StageCache
-from xcbench.bench.config import build
-from xcbench.bench.context import RunContext
-from xcbench.bench.model import load_model
-from xcbench.bench.registry import get_reranker
-from xcbench.bench.run import plan, run
-from xcbench.bench.spec import RunSpec
-from xcbench.bench.stages import derive_seed
-from xcbench.bench.toy import toy_dataset
 from xcbench.data import Dataset, Split, TopK
 from xcbench.errors import InputError
 from xcbench.labels import random_walk_graph, two_sided
+from xcbench.plugins.config import build
+from xcbench.plugins.registry import get_reranker
+from xcbench.plugins.stages import derive_seed
+from xcbench.runner.context import RunContext
+from xcbench.runner.execute import plan, run
+from xcbench.runner.model import load_model
+from xcbench.runner.spec import RunSpec
+from xcbench.runner.stage_cache import StageCache
+from xcbench.runner.toy import toy_dataset
 
 NOTHING = NO_WORDS = None  # GAME asks neither the method nor the points' words
 

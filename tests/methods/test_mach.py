@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 import torch
-from xcbench.methods.mach import MachConfig, Networks, _bucket_targets
+from xcbench.methods.baselines.mach import MachConfig, Networks, _bucket_targets
 
 from tests.methods.problems import csr, separable, train
-from xcbench.bench.config import build
-from xcbench.bench.registry import get_method
 from xcbench.errors import InputError
-from xcbench.nn import SparseRows
+from xcbench.kernels.sparse_rows import SparseRows
+from xcbench.plugins.config import build
+from xcbench.plugins.registry import get_method
 from xcbench.train import Points
 
 

@@ -9,16 +9,16 @@ import pytest
 import scipy.sparse as sp
 
 from tests.methods.problems import train
-from xcbench.bench.config import build
-from xcbench.bench.meter import Meter
-from xcbench.bench.registry import get_method
-from xcbench.bench.toy import toy_dataset
 from xcbench.data import Dataset, Split
+from xcbench.plugins.config import build
+from xcbench.plugins.registry import get_method
+from xcbench.runner.meter import Meter
+from xcbench.runner.toy import toy_dataset
 from xcbench.train import loop
 
 ROOT = Path(__file__).parents[2]
 MODULES = ("surrogate", "shortlister", "extreme")
-SHORT = {"epochs": 0, "least_steps": 4}
+SHORT = {"epochs": 0, "min_steps": 4}
 methods = pytest.mark.parametrize("name", ["decaf", "eclare", "astec"])
 
 

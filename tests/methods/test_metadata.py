@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from tests.methods.problems import csr, gappy, needs, separable, train
-from xcbench.bench import NoConfig
-from xcbench.bench.registry import get_augmentation
-from xcbench.bench.toy import toy_dataset
 from xcbench.data import Dataset, Split
 from xcbench.errors import InputError
+from xcbench.plugins import NoConfig
+from xcbench.plugins.registry import get_augmentation
+from xcbench.runner.toy import toy_dataset
 
 
 def augmented(data):

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from tests.methods.problems import needs, separable, train
-from xcbench.bench.config import build
-from xcbench.bench.registry import get_method
-from xcbench.bench.toy import toy_dataset
 from xcbench.errors import InputError
+from xcbench.plugins.config import build
+from xcbench.plugins.registry import get_method
+from xcbench.runner.toy import toy_dataset
 
 pytestmark = needs("parabel")
 

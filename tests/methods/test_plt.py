@@ -7,11 +7,11 @@ import pytest
 import scipy.sparse as sp
 
 from tests.methods.problems import needs, train
-from xcbench.bench.config import build
-from xcbench.bench.registry import get_method
-from xcbench.bench.stages import derive_seed
-from xcbench.bench.toy import toy_dataset
 from xcbench.errors import InputError
+from xcbench.plugins.config import build
+from xcbench.plugins.registry import get_method
+from xcbench.plugins.stages import derive_seed
+from xcbench.runner.toy import toy_dataset
 
 pytestmark = needs("plt")
 

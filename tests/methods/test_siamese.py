@@ -5,13 +5,13 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
-from xcbench.methods.siamese import Towers
+from xcbench.methods.baselines.siamese import Towers
 
 from tests.methods.problems import csr, separable, train
-from xcbench.bench.config import build
-from xcbench.bench.registry import get_method
 from xcbench.errors import InputError
-from xcbench.nn import SparseRows
+from xcbench.kernels.sparse_rows import SparseRows
+from xcbench.plugins.config import build
+from xcbench.plugins.registry import get_method
 from xcbench.train import Candidates, Points
 
 

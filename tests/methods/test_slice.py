@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
-from xcbench.methods.slice import dense_vectors, singular_words
+from xcbench.methods.baselines.slice import dense_vectors, singular_words
 
 from tests.methods.problems import needs, separable, train
-from xcbench.bench.config import build
-from xcbench.bench.registry import get_method
-from xcbench.bench.toy import toy_dataset
 from xcbench.errors import InputError
+from xcbench.plugins.config import build
+from xcbench.plugins.registry import get_method
+from xcbench.runner.toy import toy_dataset
 
 
 def test_words_are_the_leading_right_singular_vectors():

@@ -6,20 +6,20 @@ import numpy as np
 import psutil
 import pytest
 import scipy.sparse as sp
-from xcbench.methods import sparse_ranker
-from xcbench.methods.sparse_ranker import SparseRescorer
+from xcbench.methods.rerankers import sparse as sparse_ranker
+from xcbench.methods.rerankers.sparse import SparseRescorer
 
 from tests.methods.problems import csr
-from xcbench.bench.cache import StageCache
-from xcbench.bench.config import build
-from xcbench.bench.context import RunContext
-from xcbench.bench.model import load_model
-from xcbench.bench.registry import get_reranker
-from xcbench.bench.run import plan, run
-from xcbench.bench.spec import RunSpec
-from xcbench.bench.toy import toy_dataset
 from xcbench.data import Dataset, Split, TopK
 from xcbench.errors import InputError
+from xcbench.plugins.config import build
+from xcbench.plugins.registry import get_reranker
+from xcbench.runner.context import RunContext
+from xcbench.runner.execute import plan, run
+from xcbench.runner.model import load_model
+from xcbench.runner.spec import RunSpec
+from xcbench.runner.stage_cache import StageCache
+from xcbench.runner.toy import toy_dataset
 
 
 class Lists:
@@ -74,7 +74,7 @@ def test_titles_are_examples_of_less_weight_but_not_empty_ones(four, asked, tmp_
 
 def test_pairs_that_count_neither_way_are_no_examples_but_true_ones_stay(four, asked, tmp_path):
     pairs = np.array([[0, 0], [0, 1], [3, 0]])  # one true, one listed, one neither
-    train = dataclasses.replace(four.train, filter=pairs, open=pairs[1:2])
+    train = dataclasses.replace(four.train, filter=pairs, ignored=pairs[1:2])
     lists = Lists([[0, 1], [0, 3], [2, -1], [3, 2]])
     fitted(dataclasses.replace(four, train=train, Z=None), tmp_path, lists)
     assert asked["costs"].tolist() == [[1, 0, 0, 0], [-1, 1, 1, -1], [0, 1, -1, 0], [0, 0, -1, -1]]
@@ -164,7 +164,8 @@ def test_scores_below_zero_and_other_features_are_refused():
 
 
 @pytest.mark.parametrize(
-    ("key", "value"), [("C", 0.0), ("title", -1.0), ("tolerance", 0.0), ("fall", 0.0), ("epochs", 0), ("prune", -0.1)]
+    ("key", "value"),
+    [("C", 0.0), ("title", -1.0), ("tolerance", 0.0), ("max_log_drop", 0.0), ("epochs", 0), ("prune", -0.1)],
 )
 def test_settings_out_of_range_are_refused(key, value):
     with pytest.raises(InputError, match=key):

@@ -7,16 +7,16 @@ import sys
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from xcbench.methods import xrlinear
+from xcbench.methods.baselines import xrlinear
 
 from tests.methods.problems import gappy, separable, train
-from xcbench.bench.availability import unavailable
-from xcbench.bench.check import check_method
-from xcbench.bench.config import build
-from xcbench.bench.experiments import Row
-from xcbench.bench.stages import derive_seed
-from xcbench.bench.toy import toy_dataset
 from xcbench.errors import InputError, XCBenchError
+from xcbench.plugins.config import build
+from xcbench.plugins.stages import derive_seed
+from xcbench.report.availability import unavailable
+from xcbench.report.experiments import Row
+from xcbench.runner.check import check_method
+from xcbench.runner.toy import toy_dataset
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def test_making_the_environment_beforehand_fails_in_one_line(tmp_path, monkeypat
     """`make table2` goes on without it, and its user should not meet a traceback first."""
     (tmp_path / "home").write_text("a file where a folder should be")
     monkeypatch.setenv("XCBENCH_HOME", str(tmp_path / "home"))
-    done = subprocess.run([sys.executable, "-m", "xcbench.methods.xrlinear"], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-m", "xcbench.methods.baselines.xrlinear"], capture_output=True, text=True)
     assert done.returncode == 1
     assert done.stderr.startswith("xcbench: ")
     assert done.stderr.count("\n") == 1

@@ -6,7 +6,8 @@ import scipy.sparse as sp
 import torch
 from torch import nn
 
-from xcbench.nn import Adam, LabelBank, SparseRows, TokenEmbeddings
+from xcbench.kernels.sparse_rows import SparseRows
+from xcbench.nn import Adam, LabelBank, TokenEmbeddings
 
 
 def bank_gradient(bank, rows, values):

@@ -6,7 +6,8 @@ import scipy.sparse as sp
 import torch
 from torch.nn.functional import binary_cross_entropy_with_logits, softplus
 
-from xcbench.nn import Factored, Shortlists, SparseRows, bce_kernels, bce_over_all, bce_over_shortlists, losses
+from xcbench.kernels.sparse_rows import SparseRows
+from xcbench.nn import Factored, Shortlists, bce_kernels, bce_over_all, bce_over_shortlists, losses
 from xcbench.nn.dropout import Noise
 
 

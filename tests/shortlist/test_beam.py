@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from tests.shortlist.reference import assert_same, best, dense, dense_game, random_graph, sigma
 from xcbench.errors import InputError
 from xcbench.labels import Clustering
-from xcbench.shortlist import BeamPredictor, BeamShortlister, Game, beam_width, load_shortlister
+from xcbench.shortlist import BeamShortlister, Game, beam_width, load_shortlister
+from xcbench.shortlist.predictors import BeamPredictor
 
 
 def world(seed, n, K, L, D=4, clusters=None):

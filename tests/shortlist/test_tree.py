@@ -7,8 +7,8 @@ import scipy.sparse as sp
 
 from tests.shortlist.reference import best
 from xcbench.errors import InputError
+from xcbench.kernels.svm import Examples, fit_classifiers
 from xcbench.shortlist import TreeShortlister, load_shortlister, recall_curve
-from xcbench.shortlist.svm import Examples, fit_classifiers
 
 
 def toy(labels=40, points_each=12, D=24, seed=0):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.train.toys import random_matrix
 from xcbench.data import Split
-from xcbench.nn import SparseRows
+from xcbench.kernels.sparse_rows import SparseRows
 from xcbench.train import Candidates, Points, learnable, targets_of
 
 
@@ -53,8 +53,8 @@ def test_open_pairs_are_no_candidates_even_among_positives():
 def test_points_without_anything_to_learn_go_and_open_pairs_follow_their_points():
     X = sp.csr_array(np.array([[1, 0], [0, 0], [0, 1], [1, 1]], np.float32))
     Y = sp.csr_array(np.array([[0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1]], np.float32))
-    part = learnable(Split(X, Y, open=np.array([[0, 1], [2, 0], [3, 1]])))
-    assert part.open.tolist() == [[0, 0], [1, 1]]
+    part = learnable(Split(X, Y, ignored=np.array([[0, 1], [2, 0], [3, 1]])))
+    assert part.ignored.tolist() == [[0, 0], [1, 1]]
     np.testing.assert_array_equal(targets_of(part).toarray(), [[np.nan, 1, 0], [0, np.nan, 1]])
     assert targets_of(Split(X, Y)) is Y
 

@@ -13,23 +13,13 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from torch import nn
+from xcbench.methods.astec import AstecEncoder
 
 from tests.train.toys import parameters, random_matrix, same, toy
 from xcbench.errors import InputError, XCBenchError
-from xcbench.nn import AstecEncoder, TokenEmbeddings
+from xcbench.nn import FreeLabels, TokenEmbeddings
 from xcbench.nn.dropout import start_step
-from xcbench.train import (
-    FreeLabels,
-    Points,
-    RankAll,
-    Schedule,
-    Training,
-    Work,
-    all_classifiers,
-    encode,
-    estimate_memory,
-    train,
-)
+from xcbench.train import Points, RankAll, Schedule, Training, Work, all_classifiers, encode, estimate_memory, train
 from xcbench.train.memory import MemoryEstimate, check_fits
 
 ROOT = Path(__file__).parent.parent.parent
@@ -92,7 +82,9 @@ def test_free_vectors_and_blocks_have_rates_of_their_own(shortlists):
     """Adam's first step moves every parameter that has a gradient by its rate, whatever the gradient's size."""
     task, points = toy(points=30, dropout=0.0, shortlists=shortlists)
     before = parameters(task)
-    rates = Training(lr=0.01, free_rate=0.5, block_rate=0.1, steps=1, batch_size=30, schedule=Schedule("constant"))
+    rates = Training(
+        lr=0.01, label_lr_factor=0.5, block_lr_factor=0.1, steps=1, batch_size=30, schedule=Schedule("constant")
+    )
     train(task, points, rates, QUIET)
     moved = {name: (p - before[name]).abs().max().item() for name, p in parameters(task).items()}
     expected = dict.fromkeys(moved, 0.001)

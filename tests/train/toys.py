@@ -5,8 +5,9 @@ import scipy.sparse as sp
 import torch
 from torch import nn
 
-from xcbench.nn import DocumentEncoder, GatedBlock, GatedSum, LabelBank, SparseRows, TokenEmbeddings
-from xcbench.train import Candidates, LabelText, Points, RankAll, RankShortlist
+from xcbench.kernels.sparse_rows import SparseRows
+from xcbench.nn import DocumentEncoder, GatedBlock, GatedSum, LabelBank, LabelText, TokenEmbeddings
+from xcbench.train import Candidates, Points, RankAll, RankShortlist
 
 
 class RefinedText(nn.Module):

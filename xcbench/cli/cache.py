@@ -15,8 +15,8 @@ app = cyclopts.App(name="cache", help="Look at the stages that runs share, or de
 def ls() -> None:
     """List finished stages, newest first, and what killed runs left."""
     show_log()
-    from xcbench.bench.cache import StageCache
-    from xcbench.bench.disk import folder_size
+    from xcbench.disk import folder_size
+    from xcbench.runner.stage_cache import StageCache
 
     cache = StageCache()
     entries, remains = cache.entries(), cache.remains()
@@ -54,9 +54,9 @@ def clean(
         Delete everything.
     """
     show_log()
-    from xcbench.bench.cache import StageCache
-    from xcbench.bench.disk import folder_size, in_plain_words
+    from xcbench.disk import folder_size, readable_disk_errors
     from xcbench.errors import InputError
+    from xcbench.runner.stage_cache import StageCache
 
     if not (all_ or unfinished or method is not None or older_than is not None):
         raise InputError("say what to delete: --all, --unfinished, --method NAME or --older-than DAYS")
@@ -73,7 +73,7 @@ def clean(
     if all_ or unfinished:
         doomed += [path for path in cache.remains(method) if path.stat().st_mtime <= oldest]
     freed = kept = 0
-    with in_plain_words(cache.folder):
+    with readable_disk_errors(cache.folder):
         for path in doomed:
             amount = folder_size(path)
             removed = cache.remove(path)

@@ -27,7 +27,7 @@ def check(
 
     show_log()
     logging.getLogger("xcbench").setLevel(logging.WARNING)
-    from xcbench.bench.check import check_method
+    from xcbench.runner.check import check_method
     from xcbench.threads import set_threads
 
     set_threads()

@@ -29,8 +29,8 @@ def compare(
         Print a JSON list with an object for each run and metric.
     """
     show_log()
-    from xcbench.bench.comparison import compare_runs
-    from xcbench.bench.store import Store
+    from xcbench.report.comparison import compare_runs
+    from xcbench.runner.store import Store
 
     found = Store(store)
     rows = compare_runs([found.find(run) for run in runs], metric)

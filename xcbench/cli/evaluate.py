@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from xcbench.data import TopK
-    from xcbench.evaluate import Evaluation, Truth
+    from xcbench.evaluation import Evaluation, Truth
 
 
 def evaluate(
@@ -59,7 +59,7 @@ def evaluate(
     propensity_b
         With --train-labels: the constant B of the propensity model.
     """
-    from xcbench.evaluate import DEFAULT_METRICS, evaluate, parse_metrics, places_needed
+    from xcbench.evaluation import DEFAULT_METRICS, evaluate, parse_metrics, places_needed
 
     wanted = parse_metrics(DEFAULT_METRICS if metrics is None else metrics.split(","))
     places = places_needed(wanted)
@@ -90,7 +90,7 @@ def evaluate(
 
 def _on_dataset(predictions: Path, dataset: str | None, places: int | None) -> "tuple[TopK, Truth]":
     from xcbench.data import TopK, load_dataset
-    from xcbench.evaluate import Truth
+    from xcbench.evaluation import Truth
 
     if dataset is None:
         raise InputError("name the data that the predictions are for: --dataset, or --truth for files of your own")
@@ -108,7 +108,7 @@ def _on_files(
     places: int | None,
 ) -> "tuple[TopK, Truth]":
     from xcbench.data.importing import propensity_of
-    from xcbench.evaluate.foreign import read_foreign
+    from xcbench.evaluation.plain_files import read_foreign
 
     propensity = propensity_of(*constants)
     if propensity and train_labels is None:
@@ -117,7 +117,7 @@ def _on_files(
 
 
 def _label_bins(target: "Truth", count: int, equal: Literal["volume", "labels"]) -> "npt.NDArray[np.int64]":
-    from xcbench.evaluate import frequency_bins
+    from xcbench.evaluation import frequency_bins
 
     if target.label_frequency is None:
         raise InputError("--bins need --train-labels, which say how frequent a label is")
@@ -126,7 +126,7 @@ def _label_bins(target: "Truth", count: int, equal: Literal["volume", "labels"])
 
 def _shares(evaluation: "Evaluation", bins: "npt.NDArray[np.int64]", count: int) -> dict[str, list[float]]:
     """What each bin contributes to each metric that is a sum over hits."""
-    from xcbench.evaluate import contributions
+    from xcbench.evaluation import contributions
 
     sums = [str(metric) for metric in evaluation.metrics if metric.gains]
     return {name: [part.value for part in contributions(evaluation, name, bins, count)] for name in sums}

@@ -39,10 +39,10 @@ def graph(
     json_
         Print one JSON object.
     """
-    from xcbench.bench.neighbours import draw_neighbourhood, neighbourhood
     from xcbench.data import load_dataset
     from xcbench.errors import InputError
     from xcbench.labels.label_graph import LabelGraph
+    from xcbench.report.neighbours import draw_neighbourhood, neighbourhood
 
     if top < 1:
         raise InputError(f"--top is at least 1, got {top}")

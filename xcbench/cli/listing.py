@@ -67,21 +67,21 @@ def _rows(kind: Kind, method: str | None, store: str | None) -> list[dict[str, A
 
         return [{"name": e.name, "origin": e.origin, "folder": str(e.folder)} for e in dataset_entries()]
     if kind == "tables":
-        from xcbench.bench import experiments
+        from xcbench.report import experiments
 
         return [{"name": name, "title": experiments.load(name).title} for name in experiments.names()]
     return _runs(store)
 
 
 def _plugins(kind: Literal["method", "augmentation", "reranker"]) -> list[dict[str, Any]]:
-    from xcbench.bench.registry import entries
+    from xcbench.plugins.registry import entries
 
     return [{"name": e.name, "title": e.title, "origin": e.origin, "note": e.problem} for e in entries(kind)]
 
 
 def _ablations(method: str | None) -> list[dict[str, Any]]:
-    from xcbench.bench.config import changes
-    from xcbench.bench.registry import get_method
+    from xcbench.plugins.config import changes
+    from xcbench.plugins.registry import get_method
 
     return [
         {
@@ -97,17 +97,17 @@ def _ablations(method: str | None) -> list[dict[str, Any]]:
 
 def _usable_methods() -> Iterator[str]:
     """Those that can be asked; what is the matter with the others is said, so that nobody misses them silently."""
-    from xcbench.bench.registry import entries, obstacle
+    from xcbench.plugins.registry import entries, unavailable_reason
 
     for entry in entries("method"):
-        if problem := obstacle(entry):
+        if problem := unavailable_reason(entry):
             _log.warning("%s is %s", entry.name, problem)
         else:
             yield entry.name
 
 
 def _runs(store: str | None) -> list[dict[str, Any]]:
-    from xcbench.bench.store import Store
+    from xcbench.runner.store import Store
 
     return [
         {

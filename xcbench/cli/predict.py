@@ -40,9 +40,9 @@ def predict(
         Print a JSON list with an object for each title.
     """
     show_log()
-    from xcbench.bench.model import load_model
-    from xcbench.bench.store import load_record
     from xcbench.errors import InputError
+    from xcbench.runner.model import load_model
+    from xcbench.runner.store import load_record
 
     if k < 1:
         raise InputError(f"k is at least 1, got {k}")

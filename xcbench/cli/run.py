@@ -10,8 +10,8 @@ from xcbench.cli.console import columns, duration, show_log, size
 from xcbench.ranks import rank
 
 if TYPE_CHECKING:
-    from xcbench.bench.run import Plan
-    from xcbench.bench.store import Record
+    from xcbench.runner.execute import Plan
+    from xcbench.runner.store import Record
 
 Flag = Annotated[bool, Parameter(negative=())]
 
@@ -31,7 +31,7 @@ def run(
     force: Flag = False,
     dry_run: Flag = False,
     store: Path | None = None,
-    again_into: Annotated[Path | None, Parameter(show=False)] = None,
+    retrain_into: Annotated[Path | None, Parameter(show=False)] = None,
     json_: Annotated[bool, Parameter(name="--json", negative=())] = False,
 ) -> None:
     """Train, predict, evaluate and keep the record; a run that is in the store already returns at once.
@@ -64,22 +64,22 @@ def run(
         Show the resolved config, the stages that are cached and the expected memory, and do nothing.
     store
         The folder of run records; by default in XCBENCH_HOME.
-    again_into
+    retrain_into
         What a run starts beside itself: train only what its reranker asks for, into this stage cache.
     json_
         Print the metrics, in percent and unrounded, and the run's id as one JSON object.
     """
     show_log()
-    from xcbench.bench import run as bench
-    from xcbench.bench.config import parse_assignment
-    from xcbench.bench.spec import OverwriteStrategy, RunSpec
+    from xcbench.plugins.config import parse_assignment
+    from xcbench.runner import execute as bench
+    from xcbench.runner.spec import OverwriteStrategy, RunSpec
 
     spec = RunSpec(
         method, dataset, ablation, augment, rerank, preset, _assignments(map(parse_assignment, set_)), seed, ensemble
     )
     overwrite = OverwriteStrategy.REDO if force else OverwriteStrategy.KEEP
-    if again_into is not None:
-        bench.train_again(spec, again_into, device, overwrite)
+    if retrain_into is not None:
+        bench.retrain(spec, retrain_into, device, overwrite)
         return
     if dry_run:
         plan = bench.plan(spec, store=store, device=device)
@@ -131,7 +131,7 @@ def record_text(record: "Record") -> str:
 
 
 def _plan_text(plan: "Plan") -> str:
-    from xcbench.bench.config import leaves
+    from xcbench.plugins.config import leaves
 
     resolved = plan.resolved
     lines = [f"run {resolved.id} on {resolved.data.name}"]

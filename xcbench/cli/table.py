@@ -10,8 +10,8 @@ from cyclopts import Parameter
 from xcbench.ranks import process_count
 
 if TYPE_CHECKING:
-    from xcbench.bench.experiments import Experiment
-    from xcbench.bench.scores import Shelf
+    from xcbench.report.experiments import Experiment
+    from xcbench.report.scores import DatasetRuns
 
 
 @Parameter(name="*")
@@ -26,9 +26,9 @@ class Where:
     store: Path | None = None
     """The folder of run records; by default in XCBENCH_HOME."""
 
-    def of(self, experiment: "Experiment") -> "tuple[list[Shelf], tuple[int, ...]]":
-        from xcbench.bench import experiments, tables
-        from xcbench.bench.store import Store
+    def of(self, experiment: "Experiment") -> "tuple[list[DatasetRuns], tuple[int, ...]]":
+        from xcbench.report import experiments, tables
+        from xcbench.runner.store import Store
 
         seeds = experiments.parse_seeds(self.seeds) if self.seeds else experiment.seeds
         return tables.shelves(self.dataset or experiment.datasets, Store(self.store)), seeds
@@ -68,10 +68,11 @@ def table(
     output
         Write to this file instead.
     """
-    from xcbench.bench import experiments, launchers, tables
-    from xcbench.bench.render import render
-    from xcbench.bench.spec import OverwriteStrategy
     from xcbench.errors import InputError
+    from xcbench.report import experiments, tables
+    from xcbench.report.render import render
+    from xcbench.runner import launchers
+    from xcbench.runner.spec import OverwriteStrategy
 
     if process_count() > 1:
         raise InputError("torchrun is for `xcbench run`: a table starts its own processes, one a run")
@@ -114,14 +115,14 @@ def claims(
     output
         Write to this file instead.
     """
-    from xcbench.bench import experiments, grid
-    from xcbench.bench.claims import claims_grid, test_claims
+    from xcbench.report import experiments, grid
+    from xcbench.report.claims import claims_grid, judge_claims
 
     experiment = experiments.load(name)
     if not experiment.claims:
         _say(f"{name}: the file lists no claims")
         return
-    findings = test_claims(experiment, *where.of(experiment))
+    findings = judge_claims(experiment, *where.of(experiment))
     _write(grid.show([claims_grid(experiment, findings)], format, f"Claims of {name}"), output)
 
 
@@ -136,8 +137,8 @@ def plot(name: str, /, *, where: Where = HERE, output: Path | None = None) -> No
     output
         The file to write (.png, .pdf or .svg); by default named after figure and dataset, in this folder.
     """
-    from xcbench.bench import experiments, plots
     from xcbench.errors import unknown_name
+    from xcbench.report import experiments, plots
 
     if name == "tradeoff":
         _plot_tradeoff(where, output)
@@ -154,10 +155,10 @@ def plot(name: str, /, *, where: Where = HERE, output: Path | None = None) -> No
 
 
 def _plot_tradeoff(where: Where, output: Path | None) -> None:
-    from xcbench.bench import experiments, tables
-    from xcbench.bench.spec import DEFAULT_DATASET
-    from xcbench.bench.store import Store
-    from xcbench.bench.tradeoff import draw_tradeoff
+    from xcbench.report import experiments, tables
+    from xcbench.report.tradeoff import draw_tradeoff
+    from xcbench.runner.spec import DEFAULT_DATASET
+    from xcbench.runner.store import Store
 
     seeds = experiments.parse_seeds(where.seeds) if where.seeds else None
     shelves = tables.shelves(where.dataset or (DEFAULT_DATASET,), Store(where.store))
@@ -166,7 +167,7 @@ def _plot_tradeoff(where: Where, output: Path | None) -> None:
         print(f"tradeoff on {shelf.data.name}: {path or 'there is nothing to draw yet'}")
 
 
-def _picture(name: str, shelf: "Shelf", output: Path | None, count: int) -> Path:
+def _picture(name: str, shelf: "DatasetRuns", output: Path | None, count: int) -> Path:
     """The file to draw into; several datasets given one name get one file each."""
     if output is None:
         return Path(f"{name.replace('/', '-')}-{shelf.data.name}.png")
@@ -178,11 +179,11 @@ def _say(line: str) -> None:
 
 
 def _write(text: str, output: Path | None) -> None:
-    from xcbench.bench.disk import in_plain_words
+    from xcbench.disk import readable_disk_errors
     from xcbench.files import atomic_file
 
     if output is None:
         sys.stdout.write(text)
         return
-    with in_plain_words(output.parent), atomic_file(output) as part:
+    with readable_disk_errors(output.parent), atomic_file(output) as part:
         part.write_text(text, "utf-8")

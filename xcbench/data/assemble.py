@@ -7,18 +7,14 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numba
-import numpy as np
 import scipy.sparse as sp
 
 from xcbench.data.dataset import Dataset, Propensity, Split, TextColumn
 from xcbench.data.manifest import Manifest, Sizes
+from xcbench.data.matrices import unit_rows
 from xcbench.data.raw import RawDataset, RawSplit, Sourced
 from xcbench.data.text import TextEncoder
 from xcbench.errors import DataError
-
-_UNIT_ENOUGH = 1e-6
-"""Rows this near to unit length are left as they are, so that writing and reading a dataset changes nothing."""
 
 
 def assemble(
@@ -54,12 +50,6 @@ def assemble(
         manifest=dataclasses.replace(manifest, name=name, propensity=propensity, files=files, text=text),
     )
     return _with_sizes(dataset, manifest.sizes)
-
-
-def unit_rows(matrix: sp.csr_array) -> sp.csr_array:
-    """Give every row that is not empty the length 1, in place."""
-    _normalise(matrix.indptr, matrix.data)
-    return matrix
 
 
 Features = tuple[sp.csr_array, sp.csr_array, sp.csr_array | None]
@@ -112,15 +102,3 @@ def _with_sizes(dataset: Dataset, declared: Sizes | None) -> Dataset:
             raise DataError(f"the manifest declares {count:,} for {key!r}, the files hold {getattr(found, key):,}")
     manifest = dataclasses.replace(dataset.manifest or Manifest(dataset.name), sizes=found)
     return dataclasses.replace(dataset, manifest=manifest)
-
-
-@numba.njit(cache=True, nogil=True)
-def _normalise(indptr: Any, data: Any) -> None:
-    for row in range(len(indptr) - 1):
-        squares = 0.0
-        for entry in range(indptr[row], indptr[row + 1]):
-            squares += np.float64(data[entry]) ** 2
-        length = np.sqrt(squares)
-        if squares > 0 and abs(length - 1) > _UNIT_ENOUGH:
-            for entry in range(indptr[row], indptr[row + 1]):
-                data[entry] = data[entry] / length

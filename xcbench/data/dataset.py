@@ -74,7 +74,7 @@ class Split:
     titles: TextColumn | None = None
     filter: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros((0, 2), np.int64))
     """Pairs (point, label) that count neither as truth nor as prediction; sorted, unique."""
-    open: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros((0, 2), np.int64))
+    ignored: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros((0, 2), np.int64))
     """Pairs that training is to count neither as true nor as false; none is in Y. An augmentation sets them."""
 
     def __len__(self) -> int:
@@ -120,8 +120,8 @@ class Dataset:
             _feed_csr(digest, split.Y)
             _feed_array(digest, split.filter)
             _feed_text(digest, split.titles)
-            if len(split.open):
-                _feed_array(digest, split.open)
+            if len(split.ignored):
+                _feed_array(digest, split.ignored)
         _feed_csr(digest, self.Z)
         _feed_text(digest, self.label_titles)
         digest.update(repr(self.propensity).encode())

@@ -12,7 +12,6 @@ from xcbench.labels.meta_labels import meta_targets, meta_text
 from xcbench.labels.normalise import by_row, perron, stationary_vector, two_sided
 from xcbench.labels.pagerank import personalised_pagerank
 from xcbench.labels.partition import Clustering
-from xcbench.labels.product import keep_top, product
 from xcbench.labels.walk import random_walk_graph
 
 __all__ = [
@@ -25,14 +24,12 @@ __all__ = [
     "cooccurrence",
     "dense_centroids",
     "information_lost",
-    "keep_top",
     "loss_of_mutual_information",
     "meta_targets",
     "meta_text",
     "mutual_information",
     "perron",
     "personalised_pagerank",
-    "product",
     "prune_by_cosine",
     "random_clusters",
     "random_walk_graph",

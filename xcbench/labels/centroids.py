@@ -4,8 +4,8 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from xcbench.labels.matrices import unit_rows
-from xcbench.labels.product import product
+from xcbench.data.matrices import unit_vectors
+from xcbench.kernels.sparse_product import product
 
 
 def sparse_centroids(
@@ -23,5 +23,5 @@ def dense_centroids(
     Y: sp.csr_array, vectors: npt.NDArray[np.float32], graph: sp.csr_array | None = None
 ) -> npt.NDArray[np.float32]:
     """c_l = sum_i y_il v_i (L x D) with rows of unit length; with a graph G c, normalised once more."""
-    centroids = unit_rows(np.asarray(Y.T @ vectors, np.float32))
-    return centroids if graph is None else unit_rows(np.asarray(graph @ centroids, np.float32))
+    centroids = unit_vectors(np.asarray(Y.T @ vectors, np.float32))
+    return centroids if graph is None else unit_vectors(np.asarray(graph @ centroids, np.float32))

@@ -7,11 +7,11 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from xcbench.errors import InputError
-from xcbench.labels.matrices import Rows, rows_of
+from xcbench.kernels.csr import Rows, rows_of
+from xcbench.kernels.random import seed_word
+from xcbench.kernels.threads import map_threads
 from xcbench.labels.partition import Clustering
-from xcbench.labels.seeding import seed_word
 from xcbench.labels.two_means import DEEPEST, Features, grow, left_share
-from xcbench.labels.workers import each
 
 ENOUGH_TASKS = 64  # nodes side by side; from then on each is finished by one thread, in its cache
 
@@ -96,7 +96,7 @@ def _grow_trees(
 
     def split_all(sizes: npt.NDArray[np.int64], leaves: npt.NDArray[np.int64], levels: int) -> None:
         nodes = list(zip(np.cumsum(sizes) - sizes, sizes, leaves, strict=True))
-        each(lambda node: grow(features, order, *node, levels, seed_word(seed), tolerance, iterations), nodes)
+        map_threads(lambda node: grow(features, order, *node, levels, seed_word(seed), tolerance, iterations), nodes)
 
     while len(sizes) < ENOUGH_TASKS and leaves.max() > 1:
         split_all(sizes, leaves, 1)

@@ -5,11 +5,12 @@ import numpy.typing as npt
 import scipy.sparse as sp
 from numba import njit
 
+from xcbench.data.matrices import pattern, unit_vectors
 from xcbench.errors import InputError
-from xcbench.labels.matrices import Rows, dot, pattern, rows_of, unit_rows
+from xcbench.kernels.csr import Rows, dot, rows_of
+from xcbench.kernels.sparse_product import ENTRIES_IN_A_BLOCK, product
+from xcbench.kernels.threads import map_threads, split_range
 from xcbench.labels.partition import Clustering
-from xcbench.labels.product import ENTRIES_IN_A_BLOCK, product
-from xcbench.labels.workers import each, spans
 
 LABELS_IN_A_BLOCK = 1 << 14
 
@@ -54,8 +55,10 @@ def prune_by_cosine(graph: sp.csr_array, label_vectors: npt.NDArray[np.float32],
     if len(label_vectors) != graph.shape[0]:
         raise InputError(f"a graph of {graph.shape[0]} labels needs as many vectors, got {len(label_vectors)}")
     pruned: sp.csr_array = graph.astype(np.float32)  # a copy, whose distant edges become zeros
-    edges, vectors, least = rows_of(pruned), unit_rows(label_vectors), np.float32(1 - limit)
-    each(lambda rows: _zero_distant(edges, *rows, vectors, least), spans(pruned.shape[0], LABELS_IN_A_BLOCK))
+    edges, vectors, least = rows_of(pruned), unit_vectors(label_vectors), np.float32(1 - limit)
+    map_threads(
+        lambda rows: _zero_distant(edges, *rows, vectors, least), split_range(pruned.shape[0], LABELS_IN_A_BLOCK)
+    )
     pruned.eliminate_zeros()
     return pruned
 

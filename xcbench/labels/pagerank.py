@@ -6,10 +6,10 @@ import scipy.sparse as sp
 from numba import njit
 
 from xcbench.errors import InputError
-from xcbench.labels.matrices import RowBlock, Rows, pack, rows_of, stacked
+from xcbench.kernels.csr import RowBlock, Rows, pack, rows_of, stacked
+from xcbench.kernels.selection import keep_largest
+from xcbench.kernels.threads import map_threads, split_range
 from xcbench.labels.normalise import by_row
-from xcbench.labels.selection import keep_largest
-from xcbench.labels.workers import each, spans
 
 ROWS_IN_A_BLOCK = 1 << 12
 
@@ -34,8 +34,8 @@ def personalised_pagerank(
         raise InputError(f"starts over {starts.shape[1]} labels do not fit a graph of {L}")
     starts = sp.csr_array(sp.eye_array(L, dtype=np.float32)) if starts is None else by_row(_without_zeros(starts))
     P, s = rows_of(by_row(_without_zeros(graph))), rows_of(starts)
-    parts = spans(starts.shape[0], ROWS_IN_A_BLOCK)
-    return stacked(each(lambda rows: _push_rows(P, s, *rows, restart, tolerance, min(top, L)), parts), L)
+    parts = split_range(starts.shape[0], ROWS_IN_A_BLOCK)
+    return stacked(map_threads(lambda rows: _push_rows(P, s, *rows, restart, tolerance, min(top, L)), parts), L)
 
 
 def _without_zeros(matrix: sp.csr_array) -> sp.csr_array:

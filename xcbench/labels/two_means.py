@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from xcbench.labels.matrices import dot
-from xcbench.labels.seeding import STEP, below, scramble, stream
-from xcbench.labels.selection import key_of, largest_first
+from xcbench.kernels.csr import dot
+from xcbench.kernels.random import STEP, below, scramble, stream
+from xcbench.kernels.selection import key_of, largest_first
 
 Count = TypeVar("Count", int, npt.NDArray[np.int64])
 DEEPEST = 64  # no tree of fewer than 2^64 leaves is deeper

@@ -7,11 +7,12 @@ import numpy.typing as npt
 import scipy.sparse as sp
 from numba import njit
 
+from xcbench.data.matrices import pattern, unit_vectors
 from xcbench.errors import InputError
-from xcbench.labels.matrices import RowBlock, Rows, dot, pack, pattern, place_rows, rows_of, unit_rows
-from xcbench.labels.seeding import STEP, scramble, seed_word, stream
-from xcbench.labels.selection import keep_largest
-from xcbench.labels.workers import each, spans
+from xcbench.kernels.csr import RowBlock, Rows, dot, pack, place_rows, rows_of
+from xcbench.kernels.random import STEP, scramble, seed_word, stream
+from xcbench.kernels.selection import keep_largest
+from xcbench.kernels.threads import map_threads, split_range
 
 LABELS_IN_A_BLOCK = 1 << 11
 ONE, TWO, HALF, LOW = np.uint64(1), np.uint64(2), np.uint64(32), np.uint64(0xFFFFFFFF)
@@ -61,14 +62,14 @@ def random_walk_graph(
             f"a walk has at least 1 step and restarts with probability 0 to 1, got {walk_length}, {restart}"
         )
     L = Y.shape[1]
-    vectors = np.zeros((0, 0), np.float32) if label_vectors is None else unit_rows(label_vectors)
+    vectors = np.zeros((0, 0), np.float32) if label_vectors is None else unit_vectors(label_vectors)
     if label_vectors is not None and len(vectors) != L:
         raise InputError(f"a graph of {L} labels needs as many vectors, got {len(vectors)}")
     books, labels = _books(*_walkable(Y, head_threshold))
     walk = Walk(walk_length, np.uint64(restart * 2.0**32), seed_word(seed), np.float32(1 - limit))
     most = walk_length + 1 if top is None else top
-    parts = spans(len(labels), LABELS_IN_A_BLOCK)
-    walked = each(lambda rows: _walk_rows(books, *rows, walk, vectors, most), parts)
+    parts = split_range(len(labels), LABELS_IN_A_BLOCK)
+    walked = map_threads(lambda rows: _walk_rows(books, *rows, walk, vectors, most), parts)
     return _in_label_order(walked, labels, L)
 
 
@@ -124,7 +125,7 @@ def _in_label_order(walked: list[RowBlock], labels: npt.NDArray[np.int32], L: in
     sizes[labels] = np.concatenate([sizes[:0], *(block[0] for block in walked)])
     indptr = np.concatenate(([0], np.cumsum(sizes)))
     ids, counts = np.repeat(np.arange(L, dtype=np.int32), sizes), np.ones(indptr[-1], np.float32)
-    for (start, stop), block in zip(spans(len(labels), LABELS_IN_A_BLOCK), walked, strict=True):
+    for (start, stop), block in zip(split_range(len(labels), LABELS_IN_A_BLOCK), walked, strict=True):
         place_rows(block, indptr[labels[start:stop]], ids, counts)
     graph = sp.csr_array((counts, ids, indptr), shape=(L, L))
     graph.sort_indices()

@@ -6,39 +6,30 @@ own kernels where the tensors are float32 in the memory of the CPU, plain torch 
 
 from xcbench.nn.adam import Adam
 from xcbench.nn.attention import ComponentAttention
-from xcbench.nn.blocks import (
-    AstecEncoder,
-    AstecResidual,
-    DocumentEncoder,
-    GatedBlock,
-    GatedSum,
-    GraphConvolution,
-    ResidualBlock,
-    Scale,
-)
+from xcbench.nn.blocks import DocumentEncoder, GatedBlock, GatedSum, GraphConvolution, ResidualBlock, Scale
 from xcbench.nn.dropout import relu_dropout
+from xcbench.nn.embeddings import LabelBank, TokenEmbeddings, weighted_sums
+from xcbench.nn.label_text import FreeLabels, LabelText, NeighbourText
 from xcbench.nn.losses import Reduction, Shortlists, bce_over_all, bce_over_shortlists
 from xcbench.nn.residual import Factored
-from xcbench.nn.sparse_rows import SparseRows
 from xcbench.nn.spectral import SpectralWeight
-from xcbench.nn.tables import LabelBank, TokenEmbeddings, weighted_sums
 
 __all__ = [
     "Adam",
-    "AstecEncoder",
-    "AstecResidual",
     "ComponentAttention",
     "DocumentEncoder",
     "Factored",
+    "FreeLabels",
     "GatedBlock",
     "GatedSum",
     "GraphConvolution",
     "LabelBank",
+    "LabelText",
+    "NeighbourText",
     "Reduction",
     "ResidualBlock",
     "Scale",
     "Shortlists",
-    "SparseRows",
     "SpectralWeight",
     "TokenEmbeddings",
     "bce_over_all",

@@ -18,9 +18,9 @@ import torch
 from torch import Tensor, nn
 from torch.optim.adam import adam
 
+from xcbench.kernels.parallel import Floats, Longs, kernel, share_rows
 from xcbench.nn.dropout import fusable
-from xcbench.nn.parallel import Floats, Longs, kernel, share_rows
-from xcbench.nn.tables import TokenEmbeddings
+from xcbench.nn.embeddings import TokenEmbeddings
 
 
 class Adam:

@@ -16,8 +16,8 @@ import torch
 from numba import njit
 from torch import Tensor, nn
 
+from xcbench.kernels.parallel import Floats, kernel, share_rows
 from xcbench.nn.dropout import Noise, draw_noise, fusable, kept_and_scaled, numbers_of_row
-from xcbench.nn.parallel import Floats, kernel, share_rows
 from xcbench.nn.residual import ROWS_PER_SUM
 from xcbench.nn.spectral import SpectralWeight
 

@@ -7,7 +7,7 @@ from numba import njit
 from numba.core import types
 from numba.extending import intrinsic
 
-from xcbench.nn.parallel import Doubles, Floats, Ints, Longs, kernel
+from xcbench.kernels.parallel import Doubles, Floats, Ints, Longs, kernel
 
 
 def _bitcast(typing_context: Any, bits: Any) -> tuple[Any, Any]:

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
+from xcbench.kernels.sparse_rows import SparseRows
 from xcbench.nn.dropout import first_point, relu_dropout
+from xcbench.nn.embeddings import TokenEmbeddings
 from xcbench.nn.residual import Factored, relu_residual
-from xcbench.nn.sparse_rows import SparseRows
 from xcbench.nn.spectral import SpectralWeight
-from xcbench.nn.tables import TokenEmbeddings
 
 
 class GatedBlock(nn.Module):
@@ -88,19 +88,6 @@ class Scale(nn.Module):
         return r * self.factor
 
 
-class AstecResidual(nn.Module):
-    """Astec's fine representation: f + drop(ReLU(W f + b)), with W spectrally normed."""
-
-    def __init__(self, dim: int, dropout: float) -> None:
-        super().__init__()
-        self.W = SpectralWeight(torch.eye(dim))
-        self.bias = nn.Parameter(torch.zeros(dim))
-        self.dropout = dropout
-
-    def forward(self, f: Tensor) -> Tensor:
-        return f + relu_dropout(linear(f, self.W(), self.bias), self.dropout, self.training, first_point())
-
-
 class DocumentEncoder(nn.Module):
     """x_hat = drop(ReLU(E_D(E x))), of documents as tokens, or of vectors E x where E is fixed and not passed."""
 
@@ -111,19 +98,6 @@ class DocumentEncoder(nn.Module):
     def forward(self, X: SparseRows | Tensor) -> Tensor:
         r = self.block(embedded(X, self.E), first_point())
         return relu_dropout(r, self.block.dropout, self.training, first_point())
-
-
-class AstecEncoder(nn.Module):
-    """Astec's document side: coarse f = drop(ReLU(E x)), then the residual; or the latter alone on constant f."""
-
-    def __init__(self, dim: int, dropout: float, E: TokenEmbeddings | None = None) -> None:
-        super().__init__()
-        self.E, self.fine = E, AstecResidual(dim, dropout)
-
-    def forward(self, X: SparseRows | Tensor) -> Tensor:
-        if self.E is not None:
-            X = relu_dropout(embedded(X, self.E), self.fine.dropout, self.training, first_point())
-        return self.fine(embedded(X, None))  # type: ignore[no-any-return]
 
 
 def embedded(X: SparseRows | Tensor, E: TokenEmbeddings | None) -> Tensor:

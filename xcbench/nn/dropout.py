@@ -16,7 +16,7 @@ import torch
 from numba import njit
 from torch import Tensor
 
-from xcbench.nn.parallel import Floats, kernel, share_rows
+from xcbench.kernels.parallel import Floats, kernel, share_rows
 
 _WORD = (1 << 64) - 1
 _STEP = 0x9E3779B97F4A7C15
@@ -138,7 +138,7 @@ def _scramble(word: int) -> int:
 
 
 @njit(inline="always")
-def addressed_word(key: np.uint64, address: int) -> np.uint64:
+def word_at(key: np.uint64, address: int) -> np.uint64:
     """A word that looks random and follows from key and address: splitmix64, entered at any place."""
     word = key + np.uint64(address) * np.uint64(_STEP)
     word = (word ^ (word >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -149,7 +149,7 @@ def addressed_word(key: np.uint64, address: int) -> np.uint64:
 @njit(inline="always")
 def numbers_of_row(noise: Noise, row: int, width: int) -> npt.NDArray[np.uint16]:
     """The part of the pool that decides about a row."""
-    word = addressed_word(noise.key, noise.first_row + row) & np.uint64(0xFFFFFFFF)
+    word = word_at(noise.key, noise.first_row + row) & np.uint64(0xFFFFFFFF)
     start = word % np.uint64(len(noise.pool) - width)
     return noise.pool[start : start + np.uint64(width)]
 

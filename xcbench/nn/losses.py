@@ -16,11 +16,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
+from xcbench.kernels.parallel import Longs, share_rows
+from xcbench.kernels.sparse_rows import SparseRows
 from xcbench.nn import bce_kernels as kernels
 from xcbench.nn.dropout import fusable
-from xcbench.nn.parallel import Longs, share_rows
 from xcbench.nn.residual import Factored
-from xcbench.nn.sparse_rows import SparseRows
 
 Reduction = Literal["mean", "batch"]
 """The mean over all entries, or their sum divided by the number of points. The papers' "mean" makes gradients as small

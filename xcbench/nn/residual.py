@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from xcbench.kernels.parallel import Floats, kernel, share_rows
 from xcbench.nn.dropout import Noise, draw_noise, fusable, numbers_of_row, relu_dropout_rows, relu_under
-from xcbench.nn.parallel import Floats, kernel, share_rows
 
 ROWS_PER_SUM = 256
 """Column sums are taken over blocks of so many rows and then added up: the same sum for any number of threads."""

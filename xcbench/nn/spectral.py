@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
+from xcbench.kernels.parallel import Floats, kernel
 from xcbench.nn.dropout import fusable
-from xcbench.nn.parallel import Floats, kernel
 
 
 class SpectralWeight(nn.Module):

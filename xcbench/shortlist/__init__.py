@@ -6,26 +6,21 @@ length. Blocks of points run side by side on threads of this process. May import
 
 from xcbench.shortlist.beam import BeamShortlister, beam_width
 from xcbench.shortlist.blend import blend, by_best
-from xcbench.shortlist.blocks import MemoryNeed, prediction_memory, search_memory
+from xcbench.shortlist.blocks import prediction_memory, search_memory
 from xcbench.shortlist.contract import Shortlister, Vectors
 from xcbench.shortlist.exact import ExactShortlister, exact_topk
 from xcbench.shortlist.game import Game, GameMode, game
 from xcbench.shortlist.hnsw import HNSWShortlister
 from xcbench.shortlist.load import load_shortlister
-from xcbench.shortlist.prediction import BeamPredictor
 from xcbench.shortlist.recall import recall_curve
-from xcbench.shortlist.rescore import ShortlistPredictor, listed_logits, ranked
 from xcbench.shortlist.tree import TreeShortlister
 
 __all__ = [
-    "BeamPredictor",
     "BeamShortlister",
     "ExactShortlister",
     "Game",
     "GameMode",
     "HNSWShortlister",
-    "MemoryNeed",
-    "ShortlistPredictor",
     "Shortlister",
     "TreeShortlister",
     "Vectors",
@@ -34,10 +29,8 @@ __all__ = [
     "by_best",
     "exact_topk",
     "game",
-    "listed_logits",
     "load_shortlister",
     "prediction_memory",
-    "ranked",
     "recall_curve",
     "search_memory",
 ]

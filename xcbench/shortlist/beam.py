@@ -15,8 +15,8 @@ from numba import njit
 
 from xcbench.data import TopK
 from xcbench.errors import InputError
+from xcbench.kernels.selection import key_of, write_best
 from xcbench.labels import Clustering
-from xcbench.labels.selection import key_of, write_best
 from xcbench.shortlist.blocks import search_memory, topk_in_blocks
 from xcbench.shortlist.contract import Floats, Vectors, as_bias, as_matrix, load_parts, save_parts
 from xcbench.shortlist.exact import search_block

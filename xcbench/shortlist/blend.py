@@ -8,9 +8,9 @@ from numba import njit
 
 from xcbench.data import TopK
 from xcbench.errors import InputError
-from xcbench.labels.selection import write_best
+from xcbench.kernels.hash_table import add, collect, table_size
+from xcbench.kernels.selection import write_best
 from xcbench.shortlist.blocks import topk_in_blocks
-from xcbench.shortlist.tables import add, collect, table_size
 
 
 def blend(members: Sequence[TopK], k: int, weights: Sequence[float] | None = None) -> TopK:

@@ -16,10 +16,10 @@ from numba import njit
 
 from xcbench.data import TopK
 from xcbench.errors import InputError
-from xcbench.labels.matrices import Rows, rows_of
-from xcbench.labels.selection import label_in, largest_first, score_in, write_best
+from xcbench.kernels.csr import Rows, rows_of
+from xcbench.kernels.hash_table import add, collect, table_size
+from xcbench.kernels.selection import label_in, largest_first, score_in, write_best
 from xcbench.shortlist.blocks import topk_in_blocks
-from xcbench.shortlist.tables import add, collect, table_size
 
 GameMode: TypeAlias = Literal["paper", "code", "off"]
 

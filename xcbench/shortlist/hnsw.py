@@ -20,12 +20,13 @@ import scipy.sparse as sp
 from numba import njit
 
 from xcbench.data import TopK
+from xcbench.data.matrices import unit_vectors
 from xcbench.errors import InputError
-from xcbench.labels.matrices import Rows, rows_of, unit_rows
-from xcbench.labels.selection import write_best
+from xcbench.kernels.csr import Rows, rows_of
+from xcbench.kernels.hash_table import collect, slot_of, table_size
+from xcbench.kernels.selection import write_best
 from xcbench.shortlist.blocks import topk_in_blocks
 from xcbench.shortlist.contract import Vectors, as_matrix, load_parts, save_parts
-from xcbench.shortlist.tables import collect, slot_of, table_size
 
 Vote: TypeAlias = Literal["best", "sum"]
 
@@ -60,7 +61,7 @@ class HNSWShortlister:
         On one thread the same vectors give the same graph. More build it faster, but its edges then depend on which
         thread came first.
         """
-        unit = unit_rows(as_matrix(vectors))
+        unit = unit_vectors(as_matrix(vectors))
         if owners is None:
             owners = sp.eye_array(len(unit), dtype=np.float32, format="csr")
         if owners.shape[0] != len(unit) or vote not in ("best", "sum"):
@@ -77,7 +78,7 @@ class HNSWShortlister:
         return int(self.owners.shape[1])
 
     def shortlist(self, X: Vectors, k: int) -> TopK:
-        unit = unit_rows(as_matrix(X, self.index.d))
+        unit = unit_vectors(as_matrix(X, self.index.d))
         wanted = max(1, min(self.neighbours or k, self.index.ntotal))
         # faiss can rank no more vectors than the search keeps in view.
         settings = faiss.SearchParametersHNSW(  # type: ignore[attr-defined]

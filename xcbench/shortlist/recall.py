@@ -8,8 +8,8 @@ import scipy.sparse as sp
 from numba import njit
 
 from xcbench.data import TopK
+from xcbench.data.matrices import pattern
 from xcbench.errors import InputError
-from xcbench.labels.matrices import pattern
 from xcbench.labels.partition import Clustering
 
 

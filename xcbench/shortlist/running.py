@@ -8,7 +8,7 @@ import numpy.typing as npt
 from numba import njit
 
 from xcbench.data import TopK
-from xcbench.labels.selection import key_of, largest_first, score_in, write_best
+from xcbench.kernels.selection import key_of, largest_first, score_in, write_best
 
 SCAN = 64  # scores compared with the threshold at once; one branch for all of them
 STEP = 16  # scores in a piece whose maximum helps to find a first threshold

@@ -16,16 +16,17 @@ import scipy.sparse as sp
 from numba import njit
 
 from xcbench.data import TopK
+from xcbench.data.matrices import pattern, unit_vectors
 from xcbench.errors import InputError
+from xcbench.kernels.csr import dot
+from xcbench.kernels.selection import key_of, label_in, largest_first, score_in, write_best
+from xcbench.kernels.svm import Examples, fit_classifiers
 from xcbench.labels.centroids import dense_centroids
 from xcbench.labels.clustering import balanced_clusters
-from xcbench.labels.matrices import dot, pattern, unit_rows
 from xcbench.labels.partition import Clustering
-from xcbench.labels.selection import key_of, label_in, largest_first, score_in, write_best
 from xcbench.shortlist.blend import blend_rows
 from xcbench.shortlist.blocks import topk_in_blocks
 from xcbench.shortlist.contract import Floats, Vectors, as_matrix, load_parts, save_parts
-from xcbench.shortlist.svm import Examples, fit_classifiers
 
 
 @dataclass(frozen=True)
@@ -121,7 +122,7 @@ class TreeShortlister:
 
 def _with_ones(X: Floats) -> Floats:
     """Rows of unit length and a 1 at their end, which a classifier's bias meets."""
-    return np.hstack([unit_rows(X), np.ones((len(X), 1), np.float32)])
+    return np.hstack([unit_vectors(X), np.ones((len(X), 1), np.float32)])
 
 
 def _train(X: Floats, Y: sp.csr_array, leaves: Clustering, C: float, seed: int) -> LabelTree:

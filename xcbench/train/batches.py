@@ -13,10 +13,10 @@ from torch import Tensor
 
 from xcbench.data import Split
 from xcbench.data.dataset import pairs_of_rows
-from xcbench.nn.dropout import addressed_word
+from xcbench.kernels.parallel import Floats, Ints, Longs
+from xcbench.kernels.sparse_rows import SparseRows
+from xcbench.nn.dropout import word_at
 from xcbench.nn.losses import Shortlists
-from xcbench.nn.parallel import Floats, Ints, Longs
-from xcbench.nn.sparse_rows import SparseRows
 
 
 @dataclass(frozen=True)
@@ -93,14 +93,14 @@ def learnable(split: Split) -> Split:
     keep = np.flatnonzero((np.diff(split.X.indptr) > 0) & (np.diff(split.Y.indptr) > 0))
     if len(keep) == len(split):
         return split
-    return Split(split.X[keep], split.Y[keep], open=pairs_of_rows(split.open, keep, len(split)))
+    return Split(split.X[keep], split.Y[keep], ignored=pairs_of_rows(split.ignored, keep, len(split)))
 
 
 def targets_of(split: Split) -> sp.csr_array:
     """Y, and at the pairs that are left open what is not a number: the losses then count them neither way."""
-    if not len(split.open):
+    if not len(split.ignored):
         return split.Y
-    rows, labels = split.open.T
+    rows, labels = split.ignored.T
     marks = sp.csr_array((np.full(len(rows), np.nan, np.float32), (rows, labels)), shape=split.Y.shape)
     # Y has none of these pairs, so that the sum keeps every target.
     return sp.csr_array(split.Y + marks)
@@ -131,7 +131,7 @@ def _cut_shortlists(
             if group >= 0:
                 end = _join(members[member_starts[group] : member_starts[group + 1]], i, listed_by, labels, end)
         for draw in range(random):
-            word = addressed_word(addressed_word(key, row), draw) >> np.uint64(32)
+            word = word_at(word_at(key, row), draw) >> np.uint64(32)
             drawn = np.int32((word * np.uint64(label_count)) >> np.uint64(32))
             if listed_by[drawn] != i:
                 listed_by[drawn], labels[end] = i, drawn

@@ -14,9 +14,9 @@ import torch
 from torch import Tensor, nn
 
 from xcbench.errors import InputError, XCBenchError
+from xcbench.kernels.parallel import Longs
 from xcbench.nn import Adam, LabelBank, TokenEmbeddings
 from xcbench.nn.dropout import next_key, start_step
-from xcbench.nn.parallel import Longs
 from xcbench.train.batches import Batch, Points
 from xcbench.train.checkpoints import Checkpoint
 from xcbench.train.devices import autocast, resolve_device
@@ -51,25 +51,25 @@ class Training:
     lr: float = 0.01
     batch_size: int = 255
     epochs: int = 20
-    least_steps: int = 0
+    min_steps: int = 0
     """On small data, where `epochs` would be too few updates, training goes on until it has had so many."""
     steps: int | None = None
     schedule: Schedule = field(default_factory=Schedule)
     beta1: float = 0.9
     beta2: float = 0.999
     eps: float = 1e-8
-    free_rate: float = 1.0
+    label_lr_factor: float = 1.0
     """Multiplies `lr` for the free vectors of labels."""
-    block_rate: float = 1.0
+    block_lr_factor: float = 1.0
     """Multiplies `lr` for all that is neither a free vector of a label nor the embedding of a token."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     compile: Literal["auto", "on", "off"] = "auto"
     checkpoint_seconds: float = 60.0
 
     def __post_init__(self) -> None:
-        if self.batch_size < 1 or min(self.epochs, self.least_steps, self.steps or 0) < 0:
+        if self.batch_size < 1 or min(self.epochs, self.min_steps, self.steps or 0) < 0:
             raise ValueError("a batch has at least one point, and steps and epochs are not negative")
-        if min(self.lr, self.free_rate, self.block_rate, self.eps) < 0:
+        if min(self.lr, self.label_lr_factor, self.block_lr_factor, self.eps) < 0:
             raise ValueError("learning rates and eps are not negative")
         if not (0 <= self.beta1 < 1 and 0 <= self.beta2 < 1):
             raise ValueError(f"beta1 and beta2 are at least 0 and below 1, got {self.beta1} and {self.beta2}")
@@ -164,7 +164,7 @@ def _plan(points: int, settings: Training, seed: int, name: str) -> _Plan:
         raise InputError(f"{name}: there are no points to train on")
     batch_size = min(settings.batch_size, points)
     per_epoch = -(-points // batch_size)
-    steps = max(settings.epochs * per_epoch, settings.least_steps) if settings.steps is None else settings.steps
+    steps = max(settings.epochs * per_epoch, settings.min_steps) if settings.steps is None else settings.steps
     return _Plan(points, batch_size, steps, seed)
 
 
@@ -191,7 +191,7 @@ class _Run:
         if step == 0 and begin is not None:
             begin(self.module, self.points)
         self.module.train()
-        self.together.begin_alike(self.module)
+        self.together.broadcast_parameters(self.module)
         total, done = plan.points_before(plan.steps), plan.points_before(step)
         with Progress(self.name, total, done, self.work.log, self.together.rank == 0) as progress:
             while step < plan.steps:
@@ -222,12 +222,12 @@ class _Run:
             loss = self.loss(batch)
         if self.together.count > 1:
             terms = _terms(self.module, batch) if counts else 0.0
-            loss = loss * (terms / float(self.together.add_up(terms)))
+            loss = loss * (terms / float(self.together.sum_over_ranks(terms)))
         loss.backward()  # type: ignore[no-untyped-call]
         self.together.add_gradients(self.module, counts)
         self.optimiser.lr = self.settings.lr * self.settings.schedule.factor(step, self.plan.steps)
         self.optimiser.step()
-        self.epoch_loss += self.together.add_up(loss) * len(rows)
+        self.epoch_loss += self.together.sum_over_ranks(loss) * len(rows)
         self.epoch_points += len(rows)
 
     def _check_loss(self, step: int) -> None:
@@ -267,11 +267,11 @@ class _Run:
 def _rates(module: nn.Module, settings: Training) -> dict[str, float]:
     """The share of the learning rate that each parameter gets."""
     tables = {
-        id(part.weight): 1.0 if isinstance(part, TokenEmbeddings) else settings.free_rate
+        id(part.weight): 1.0 if isinstance(part, TokenEmbeddings) else settings.label_lr_factor
         for part in module.modules()
         if isinstance(part, TokenEmbeddings) or (isinstance(part, LabelBank) and part.weight.dim() == 2)
     }
-    return {name: tables.get(id(p), settings.block_rate) for name, p in module.named_parameters()}
+    return {name: tables.get(id(p), settings.block_lr_factor) for name, p in module.named_parameters()}
 
 
 @contextlib.contextmanager

@@ -15,7 +15,8 @@ from torch import nn
 
 from xcbench.data import Dataset
 from xcbench.errors import XCBenchError
-from xcbench.nn import LabelBank, SparseRows
+from xcbench.kernels.sparse_rows import SparseRows
+from xcbench.nn import LabelBank
 from xcbench.train.batches import Points
 
 WORKING_COPIES = 10

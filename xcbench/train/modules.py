@@ -20,9 +20,9 @@ class ModuleConfig:
             raise ValueError(f"dropout is at least 0 and below 1, got {self.dropout}")
 
 
-def scaled_training(lr: float, epochs: int, least_steps: int) -> Training:
+def scaled_training(lr: float, epochs: int, min_steps: int) -> Training:
     """Counted in epochs, or in steps where those would be too few updates."""
-    return Training(lr, 256, epochs, least_steps, schedule=Schedule("linear", warmup=0.1))
+    return Training(lr, 256, epochs, min_steps, schedule=Schedule("linear", warmup=0.1))
 
 
 def official_training(lr: float, epochs: int) -> Training:

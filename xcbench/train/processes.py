@@ -11,8 +11,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from xcbench.kernels.parallel import Longs
 from xcbench.nn import TokenEmbeddings
-from xcbench.nn.parallel import Longs
 from xcbench.ranks import process_count
 
 PATIENCE = timedelta(days=7)
@@ -48,26 +48,26 @@ class Processes:
             return rows[:1], 0, False
         return rows[first:last], int(first), True
 
-    def add_up(self, number: float | Tensor) -> Tensor:
+    def sum_over_ranks(self, number: float | Tensor) -> Tensor:
         """The sum of a number over all processes."""
         total = torch.as_tensor(number, dtype=torch.float64).detach().clone()
         if self.count > 1:
             dist.all_reduce(total)
         return total
 
-    def first_says(self, word: bool) -> bool:
+    def broadcast(self, word: bool) -> bool:
         """The first process's word, in all of them."""
         said = torch.tensor(word)
         if self.count > 1:
             dist.broadcast(said, 0)
         return bool(said)
 
-    def meet(self) -> None:
+    def barrier(self) -> None:
         """Wait until all are here."""
-        self.add_up(0)
+        self.sum_over_ranks(0)
 
     @torch.no_grad()
-    def begin_alike(self, module: nn.Module) -> None:
+    def broadcast_parameters(self, module: nn.Module) -> None:
         """Give every process the parameters and buffers of the first."""
         if self.count > 1:
             for t in (*module.parameters(), *module.buffers()):

@@ -1,0 +1,1 @@
+"""Augmentations: each makes another dataset out of a dataset, for any method (`--augment`)."""

@@ -1,0 +1,39 @@
+"""The labels whose text is most like the point's: no training at all, and the floor for zero-shot labels."""
+
+from pathlib import Path
+
+import scipy.sparse as sp
+
+from xcbench.data import Dataset, TopK
+from xcbench.errors import InputError
+from xcbench.plugins import Method, NoConfig, Predictor, Run, load_values, register_method, save_values
+from xcbench.shortlist.sparse_topk import best_of_product
+
+
+class LabelTextPredictor(Predictor):
+    """The transposed label text, so that a point's words lead straight to the labels that have them."""
+
+    def __init__(self, Zt: sp.csr_array) -> None:
+        self.Zt = Zt
+
+    def predict(self, X: sp.csr_array, k: int) -> TopK:
+        return best_of_product(X, self.Zt, k)
+
+    def save(self, folder: Path) -> None:
+        save_values(folder, {"Zt": self.Zt})
+
+    @classmethod
+    def load(cls, folder: Path) -> "LabelTextPredictor":
+        return cls(**load_values(folder))
+
+
+@register_method("label-text")
+class LabelText(Method[NoConfig]):
+    """Label-text nearest neighbour: cosine of TF-IDF rows of point and label"""
+
+    predictor_type = LabelTextPredictor
+
+    def fit(self, data: Dataset, run: Run) -> LabelTextPredictor:
+        if data.Z is None:
+            raise InputError(f"method 'label-text' needs label text, which dataset {data.name!r} does not have")
+        return LabelTextPredictor(data.Z.T.tocsr())

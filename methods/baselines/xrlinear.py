@@ -1,0 +1,159 @@
+"""XR-Linear: PECOS' recursive linear tree ranker, what many run on a CPU today.
+
+PECOS needs numpy below 2, so it lives in an environment of its own under XCBENCH_HOME, made on first use. We talk to
+it by files; a prediction so pays a second or two for starting another Python.
+`python -m xcbench.methods.baselines.xrlinear` makes the environment beforehand; otherwise the first run does, and its
+training time has that in it.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import scipy.sparse as sp
+
+from xcbench.data import Dataset, TopK
+from xcbench.disk import locked, readable_disk_errors
+from xcbench.errors import XCBenchError
+from xcbench.files import home
+from xcbench.plugins import Method, Predictor, Run, Stage, StageWork, load_values, register_method, save_values
+from xcbench.threads import default_threads
+
+from ._libraries import Files, learnable_points, read_files, write_files
+
+# Without its dependencies: torch and transformers are for its other methods and would be gigabytes.
+PECOS = "libpecos==1.2.8"
+BESIDE = ("numpy==1.26.4", "scipy==1.13.1", "scikit-learn>=1.4,<2")
+PYTHONS = ((3, 10), (3, 12))
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class XrLinearConfig:
+    """PECOS' settings under its own names; the defaults are its own (1.2)."""
+
+    nr_splits: int = 16
+    max_leaf_size: int = 100
+    Cp: float = 1.0
+    Cn: float = 1.0
+    threshold: float = 0.1
+    negative_sampling: Literal["tfn", "man", "tfn+man"] = "tfn"
+    beam_size: int = 10
+
+    def __post_init__(self) -> None:
+        if self.nr_splits < 2 or min(self.max_leaf_size, self.beam_size) < 1:
+            raise ValueError("nr_splits is at least 2, max_leaf_size and beam_size at least 1")
+        if min(self.Cp, self.Cn) <= 0 or self.threshold < 0:
+            raise ValueError("Cp and Cn are positive, threshold is not negative")
+
+
+class XrLinearPredictor(Predictor):
+    """A PECOS model, kept as the files that PECOS itself writes (JSON and npz)."""
+
+    def __init__(self, files: Files, label_count: int, beam_size: int) -> None:
+        self.files = files
+        self.label_count = label_count
+        self.beam_size = beam_size
+
+    def predict(self, X: sp.csr_array, k: int) -> TopK:
+        if X.shape[0] == 0:
+            return TopK(np.empty((0, k), np.int32), np.empty((0, k), np.float32))
+        settings = {"beam_size": self.beam_size, "k": min(k, self.label_count), "threads": default_threads()}
+        with tempfile.TemporaryDirectory() as scratch:
+            write_files(self.files, Path(scratch, "model"))
+            _call("predict", Path(scratch), settings, X=X)
+            return TopK.load(Path(scratch, "found.npz"), (X.shape[0], self.label_count), k).padded(k)
+
+    def save(self, folder: Path) -> None:
+        save_values(folder, vars(self))
+
+    @classmethod
+    def load(cls, folder: Path) -> XrLinearPredictor:
+        return cls(**load_values(folder))
+
+
+@register_method("xrlinear")
+class XrLinear(Method[XrLinearConfig]):
+    """XR-Linear: a recursive tree of linear rankers (PECOS, in an environment of its own)"""
+
+    config_type = XrLinearConfig
+    predictor_type = XrLinearPredictor
+    citation = "Yu et al., PECOS: Prediction for Enormous and Correlated Output Spaces, JMLR 2022"
+
+    @classmethod
+    def unavailable(cls) -> str | None:
+        if sys.platform == "linux" and PYTHONS[0] <= sys.version_info[:2] <= PYTHONS[1]:
+            return None
+        supported = " to ".join(".".join(map(str, version)) for version in PYTHONS)
+        return f"needs {PECOS}, which is there for Linux and Python {supported} only"
+
+    def stages(self, data: Dataset, run: Run) -> Mapping[str, Stage]:
+        return {"tree": run.stage("tree", lambda work: self._train(data, work), data=data, config=self.config)}
+
+    def fit(self, data: Dataset, run: Run) -> XrLinearPredictor:
+        files = self.stages(data, run)["tree"]["files"]
+        return XrLinearPredictor(files, data.label_count, self.config.beam_size)
+
+    def _train(self, data: Dataset, work: StageWork) -> dict[str, Any]:
+        X, Y = learnable_points(data)
+        settings = {**asdict(self.config), "seed": work.seed, "threads": default_threads()}
+        with tempfile.TemporaryDirectory() as scratch:
+            _call("train", Path(scratch), settings, X=X, Y=Y)
+            return {"files": read_files(Path(scratch, "model"))}
+
+
+def _call(what: str, folder: Path, settings: Mapping[str, Any], **matrices: sp.csr_array) -> None:
+    """Have the program in the other environment do its work in this folder."""
+    python = environment()
+    for name, matrix in matrices.items():
+        sp.save_npz(folder / f"{name}.npz", matrix, compressed=False)
+    (folder / "settings.json").write_text(json.dumps(settings), "utf-8")
+    program = Path(__file__).with_name("_xrlinear_program.py")
+    _run([str(python), str(program), what, str(folder)], f"PECOS could not {what}")
+
+
+def environment() -> Path:
+    """The Python of the environment that has PECOS; made now if it is not there yet."""
+    folder = home() / "environments" / PECOS.replace("==", "-")
+    python, finished = folder / "bin" / "python", folder / "finished"
+    if finished.exists():
+        return python
+    if reason := XrLinear.unavailable():
+        raise XCBenchError(f"xrlinear {reason}")
+    with locked(folder, f"environment {folder.name}"):
+        if not finished.exists():
+            _log.info("xrlinear: making an environment for %s in %s (once)", PECOS, folder)
+            advice = "xrlinear could not make an environment for PECOS (is there a network?)"
+            _run([sys.executable, "-m", "venv", "--clear", str(folder)], advice)
+            install = [str(python), "-m", "pip", "install", "--quiet", "--only-binary=:all:"]
+            _run([*install, *BESIDE], advice)
+            _run([*install, "--no-deps", PECOS], advice)
+            finished.touch()
+    return python
+
+
+def _run(command: list[str], advice: str) -> None:
+    try:
+        subprocess.run(command, check=True, capture_output=True, text=True)
+    except subprocess.CalledProcessError as error:
+        last = (error.stderr.strip().splitlines() or [f"exit code {error.returncode}"])[-1]
+        raise XCBenchError(f"{advice}: {last}") from None
+    except OSError as error:
+        raise XCBenchError(f"{advice}: {error}") from None
+
+
+if __name__ == "__main__":
+    try:
+        with readable_disk_errors(home()):
+            environment()
+    except XCBenchError as error:
+        sys.exit(f"xcbench: {error}")

@@ -1,0 +1,1 @@
+"""Rerankers: each changes the predictions of any method after the fact (`--rerank`)."""

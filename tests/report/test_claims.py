@@ -1,0 +1,133 @@
+"""Claims: what holds, what does not, what cannot be told, and what cannot even be asked."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from tests.report.conftest import METHOD, InProcess
+from xcbench.cli import main
+from xcbench.report import tables
+from xcbench.report.claims import Verdict, claims_grid, judge_claims
+from xcbench.report.experiments import Claim, Experiment, Row
+from xcbench.report.grid import as_text
+
+RIGHT = {"all": 1.0, "nearly": 0.995, "most": 0.8, "half": 0.5, "some": 0.4, "few": 0.1}
+ROWS = (*(Row(label, METHOD, overrides={"right": share}) for label, share in RIGHT.items()), Row("to come", "renee"))
+
+
+def claim(**parts: object) -> Claim:
+    return Claim("A sentence.", ("P@1",), **parts)
+
+
+def findings(shelf, *claims: Claim, rows=ROWS):
+    experiment = Experiment("mine", "A table", rows, ("P@1",), claims=claims)
+    tables.run_missing(experiment, [shelf], (0,), InProcess())
+    return experiment, judge_claims(experiment, [shelf], (0,))
+
+
+def test_verdicts(shelf):
+    experiment, found = findings(
+        shelf,
+        claim(better="all", worse=("half",)),
+        claim(better="few", worse=("half",)),
+        claim(better="all", worse=("nearly",)),
+        claim(better="to come", worse=("half",)),
+    )
+    assert [finding.verdict for finding in found] == [
+        Verdict.HOLDS,
+        Verdict.FAILS,
+        Verdict.UNDECIDED,
+        Verdict.UNAVAILABLE,
+    ]
+    holds, fails, undecided, unavailable = found
+    assert (holds.difference, fails.difference, undecided.difference) == (50.0, -40.0, pytest.approx(0.5))
+    assert holds.low < 50 < holds.high
+    assert holds.p_value < 0.01
+    # 1.96 + 0.84 standard errors of sqrt(0.005 * 0.995 / 200) against 0.005: four times the points and more
+    assert "about 3" in undecided.why or "about 4" in undecided.why
+    assert unavailable.why == "no package exists; needs pre-trained DistilBERT weights"
+    assert math.isnan(unavailable.difference)
+    text = as_text([claims_grid(experiment, found)])
+    for words in ("holds", "does not hold", "undecided at this sample size", "not available", "+50.00", "A sentence."):
+        assert words in text
+
+
+def test_gains_are_compared(shelf):
+    _, found = findings(
+        shelf,
+        claim(gain=("all", "half"), exceeds=("half", "some")),  # 50 against 10
+        claim(gain=("half", "some"), exceeds=("all", "half")),
+        claim(gain=("half", "some"), exceeds=("some", "half")),
+        claim(gain=("all", "most"), exceeds=("half", "half")),
+    )
+    assert [f.difference for f in found] == [pytest.approx(value) for value in (40.0, -40.0, 20.0, 20.0)]
+    assert [f.verdict for f in found] == [Verdict.HOLDS, Verdict.FAILS, Verdict.HOLDS, Verdict.HOLDS]
+    assert found[0].what == "(all vs half) vs (half vs some)"
+
+
+def test_margins(shelf):
+    _, found = findings(
+        shelf,
+        claim(better="all", worse=("half",), margin=30.0),
+        claim(better="all", worse=("half",), margin=70.0),
+        claim(better="all", worse=("half",), margin=49.0),
+        claim(better="nearly", worse=("all",), margin=-5.0),
+        claim(better="half", worse=("all",), margin=-5.0),
+    )
+    assert [f.verdict for f in found] == [
+        Verdict.HOLDS,
+        Verdict.FAILS,
+        Verdict.UNDECIDED,
+        Verdict.HOLDS,
+        Verdict.FAILS,
+    ]
+    assert all(f.difference == pytest.approx(d) for f, d in zip(found, [50, 50, 50, -0.5, -50], strict=True))
+
+
+def test_many_claims_are_corrected_together(shelf):
+    """Six points of 200 are enough for one claim, and not for one among a hundred."""
+    rows = (Row("a", METHOD, overrides={"right": 0.53}), Row("b", METHOD, overrides={"right": 0.5}))
+    one = claim(better="a", worse=("b",))
+    _, alone = findings(shelf, one, rows=rows)
+    _, among = findings(shelf, *[claim(better="a", worse=("b",)) for _ in range(100)], rows=rows)
+    assert alone[0].verdict is Verdict.HOLDS
+    assert alone[0].p_value < 0.05
+    assert {f.verdict for f in among} == {Verdict.UNDECIDED}
+    assert among[0].p_value == pytest.approx(min(1.0, 100 * alone[0].p_value))
+
+
+def test_scope_and_several_opponents(shelf):
+    _, found = findings(
+        shelf, claim(better="all", worse=("half", "few")), claim(better="all", worse=("half",), datasets=("elsewhere",))
+    )
+    assert [f.what for f in found] == ["all vs half", "all vs few"]
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {},
+        {"better": "a"},
+        {"worse": ("a",)},
+        {"gain": ("a", "b")},
+        {"gain": ("a",), "exceeds": ("b",)},
+        {"better": "a", "worse": ("b",), "gain": ("a", "b"), "exceeds": ("a", "b")},
+    ],
+)
+def test_a_claim_compares_rows_or_gains(parts):
+    with pytest.raises(ValueError, match="a claim has either"):
+        claim(**parts)
+
+
+def test_the_verb(shelf, capsys):
+    with pytest.raises(SystemExit) as end:
+        main(["claims", "eclare/table4", "--dataset", shelf.source, "--store", str(shelf.store.folder)])
+    said = capsys.readouterr()
+    assert end.value.code == 0
+    assert "not available: 9." in said.out
+    assert "+1.04 .. +1.54" in said.out  # Parabel's gain from GAME in PSP@1, in the paper
+    with pytest.raises(SystemExit) as end:
+        main(["claims", "eclare/figure9"])
+    assert "lists no claims" in capsys.readouterr().err

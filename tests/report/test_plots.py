@@ -1,0 +1,136 @@
+"""Plots: the numbers that are drawn, a picture for each kind, and a plain word where there is nothing to draw."""
+
+from __future__ import annotations
+
+import itertools
+import re
+
+import matplotlib.image
+import numpy as np
+import pytest
+
+from tests.report.conftest import METHOD, InProcess
+from xcbench.cli import main
+from xcbench.errors import InputError
+from xcbench.evaluation import Truth, frequency_bins
+from xcbench.report import plot_style, plots, tables
+from xcbench.report.experiments import Experiment, Figure, Row
+
+
+def experiment(figure: Figure, *rows: Row, metrics=("P@1",)) -> Experiment:
+    return Experiment("mine", "A figure", rows, metrics, figure=figure, paper="ECLARE", place="Fig 7")
+
+
+def drawn(shelf, path, experiment: Experiment) -> plots.Drawn:
+    tables.run_missing(experiment, [shelf], (0,), InProcess())
+    return plots.draw(experiment, shelf, (0,), path)
+
+
+def ink(path) -> float:
+    """The share of pixels that are not white."""
+    return float((matplotlib.image.imread(path)[..., :3].min(axis=-1) < 0.9).mean())
+
+
+ROWS = (
+    Row("good", METHOD, overrides={"right": 0.9}, series="s", x=1),
+    Row("fair", METHOD, overrides={"right": 0.5}, series="s", x=2),
+    Row("to come", "glas", series="s", x=3),
+)
+
+
+@pytest.mark.parametrize(
+    "figure",
+    [
+        Figure("bins", "x", "y", bins=4),
+        Figure("lines", "x"),
+        Figure("measured", "x", "y", quantity="curve"),
+        Figure("frequency", "x", "y"),
+    ],
+    ids=lambda figure: figure.kind,
+)
+def test_every_kind_is_drawn(shelf, tmp_path, figure):
+    rows = () if figure.kind == "frequency" else ROWS
+    result = drawn(shelf, tmp_path / "f.png", experiment(figure, *rows, metrics=("P@1", "PSP@1")))
+    assert result.path == tmp_path / "f.png"
+    assert 0.01 < ink(result.path) < 0.6
+    assert dict(result.missing) == ({} if figure.kind == "frequency" else {"to come": "no public code"})
+
+
+@pytest.mark.parametrize("suffix", [".svg", ".pdf"])
+def test_the_same_runs_give_the_same_file(shelf, tmp_path, suffix):
+    for name in ("a", "b"):
+        drawn(shelf, tmp_path / f"{name}{suffix}", experiment(Figure("bins"), *ROWS))
+    assert (tmp_path / f"a{suffix}").read_bytes() == (tmp_path / f"b{suffix}").read_bytes()
+
+
+def test_bin_contributions_add_up(shelf, toy):
+    row = ROWS[1]
+    tables.run_missing(experiment(Figure("bins"), row), [shelf], (0,), InProcess())
+    records = list(shelf.records(row, (0,)).values())
+    bins = frequency_bins(toy.label_frequency, 5)
+    values, low, high = plots.bin_contributions(records, Truth.of(toy), "P@1", bins, 5)
+    assert values.sum() == pytest.approx(50.0)
+    assert values == pytest.approx(np.full(5, 10.0))  # ten labels, two a bin, all alike
+    assert (low <= values).all()
+    assert (values <= high).all()
+
+
+def test_nothing_to_draw_is_said(shelf, tmp_path, capsys):
+    result = drawn(shelf, tmp_path / "f.png", experiment(Figure("bins"), ROWS[2]))
+    assert result.path is None
+    assert not (tmp_path / "f.png").exists()
+    silent = experiment(Figure("measured", quantity="other"), ROWS[0])
+    assert dict(drawn(shelf, tmp_path / "f.png", silent).missing) == {"good": "its runs do not report other"}
+    with pytest.raises(SystemExit) as end:
+        main(["plot", "elias/figure4", "--dataset", shelf.source, "--store", str(shelf.store.folder)])
+    said = capsys.readouterr()
+    assert end.value.code == 0
+    assert "there is nothing to draw yet" in said.out
+    assert "ELIAS: not available: not built yet" in said.err
+
+
+def test_wrong_requests(shelf, tmp_path):
+    with pytest.raises(InputError, match="is a table and has no figure"):
+        plots.draw(Experiment("mine", "t", ROWS, ("P@1",)), shelf, (0,), tmp_path / "f.png")
+    with pytest.raises(InputError, match="a figure is written as"):
+        plots.draw(experiment(Figure("bins"), *ROWS), shelf, (0,), tmp_path / "f.bmp")
+    with pytest.raises(InputError, match="needs an x"):
+        drawn(shelf, tmp_path / "f.png", experiment(Figure("lines"), Row("a", METHOD, series="s")))
+
+
+@pytest.mark.parametrize(
+    ("reported", "message"),
+    [
+        (3.0, "a reported curve is a mapping of x and y"),
+        ({"x": [1]}, "a reported curve is a mapping of x and y"),
+        ({"x": [1, 2], "y": [1]}, "2 values of x and 1 of y"),
+    ],
+)
+def test_wrong_curves(reported, message):
+    with pytest.raises(InputError, match=re.escape(message)):
+        list(plots.curves(reported, "ECLARE"))
+
+
+def test_curves():
+    assert list(plots.curves({"x": [1, 2], "y": [3, 4]}, "A")) == [("A", [1, 2], [3, 4])]
+    several = {"x": [1], "y": {"LTE": [2], "GALE": [3]}}
+    assert [name for name, _, _ in plots.curves(several, "A")] == ["A LTE", "A GALE"]
+
+
+def test_series_differ_without_colour():
+    """In grey, neighbours differ in lightness, and no two share marker, line and hatch."""
+    looks = [plot_style.look(number) for number in range(8)]
+    assert len({look.marker for look in looks}) == len({str(look.line) for look in looks}) == 8
+    assert len({look.hatch for look in looks}) == 8
+    weights = np.array([0.299, 0.587, 0.114])
+    grey = [weights @ [int(look.colour[i : i + 2], 16) for i in (1, 3, 5)] for look in looks]
+    assert min(abs(a - b) for a, b in itertools.pairwise(grey)) > 25
+
+
+def test_a_figure_of_the_data_needs_no_runs(shelf, tmp_path, capsys):
+    for arguments in (["table", "eclare/figure1"], ["plot", "eclare/figure1", "--output", str(tmp_path / "f.png")]):
+        with pytest.raises(SystemExit) as end:
+            main([*arguments, "--dataset", shelf.source, "--store", str(shelf.store.folder)])
+        assert end.value.code == 0
+    assert "`xcbench plot eclare/figure1` draws it" in capsys.readouterr().err
+    assert ink(tmp_path / "f.png") > 0.01

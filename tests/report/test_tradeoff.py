@@ -1,0 +1,124 @@
+"""Accuracy against time: which runs count, what is on the front, and the picture."""
+
+import dataclasses
+import warnings
+
+import numpy as np
+import pytest
+
+from tests.report.test_plots import ink
+from xcbench.cli import main
+from xcbench.errors import InputError
+from xcbench.report import tradeoff
+from xcbench.report.tradeoff import COSTS, GAINS, Standing, _pictures, draw_tradeoff, front, standings
+from xcbench.runner.execute import run
+from xcbench.runner.spec import RunSpec
+from xcbench.runner.store import Measure
+
+
+def test_the_front_is_what_nothing_else_beats():
+    cost = [1, 2, 3, 4, 2, 1]
+    gain = [5, 7, 6, 9, 7, 4]
+    # (3, 6) is dearer and worse than (2, 7); (1, 4) as cheap as (1, 5) but worse; two equals are both on it.
+    assert front(cost, gain).tolist() == [True, True, False, True, True, False]
+
+
+def test_the_front_against_its_definition():
+    rng = np.random.default_rng(0)
+    cost, gain = rng.integers(0, 8, 60), rng.integers(0, 8, 60)
+    for i, on_it in enumerate(front(cost, gain)):
+        beaten = any(
+            cost[j] <= cost[i] and gain[j] >= gain[i] and (cost[j], gain[j]) != (cost[i], gain[i]) for j in range(60)
+        )
+        assert on_it != beaten
+
+
+@pytest.fixture
+def runs(shelf):
+    for spec in (
+        RunSpec("knn"),
+        RunSpec("knn", seed=1),
+        RunSpec("knn", ablations=("text",)),
+        RunSpec("label-text"),
+        RunSpec("popularity"),
+        RunSpec("knn", overrides={"neighbours": 3}),
+    ):
+        run(spec, data=shelf.data, store=shelf.store)
+    return list(shelf.store.records())
+
+
+def test_only_plain_runs_count_and_seeds_are_averaged(runs, shelf):
+    found = {s.method: s for s in standings(runs, shelf.data.fingerprint)}
+    assert sorted(found) == ["knn", "label-text", "popularity"]
+    plain = [r for r in runs if r.method == "knn" and not r.ablations and not r.overrides]
+    assert found["knn"].costs["train_s"] == pytest.approx(np.mean([r.train_seconds for r in plain]))
+    assert found["knn"].gains["P@1"].value == 100
+    assert standings(runs, "of other data") == []
+
+
+def test_an_older_version_of_a_method_is_left_out(runs, shelf):
+    old = dataclasses.replace(
+        next(r for r in runs if r.method == "popularity"), method_version="0", train_seconds=1e6, finished="1999"
+    )
+    found = {s.method: s for s in standings([old, *runs], shelf.data.fingerprint)}
+    assert found["popularity"].costs["train_s"] < 1e6
+
+
+def test_the_picture(runs, shelf, tmp_path):
+    path = draw_tradeoff(shelf, tmp_path / "t.png")
+    assert path is not None
+    assert 0.01 < ink(path) < 0.6
+    with pytest.raises(InputError, match=r"\.png, \.pdf, \.svg"):
+        draw_tradeoff(shelf, tmp_path / "t.gif")
+
+
+@pytest.mark.parametrize(
+    "times", [[(9.7, 0.008)], [(1, 1), (1, 1)], [(0.003, 0.40), (0.004, 0.45)], [(0.001, 1), (5000, 3)]]
+)
+def test_any_spread_of_times_is_drawn_with_its_points_inside_and_ticks_that_can_be_read(times):
+    found = [
+        Standing(f"m{n}", dict.fromkeys(GAINS, Measure(50 + n, 40, 60)), dict(zip(COSTS, t, strict=True)))
+        for n, t in enumerate(times)
+    ]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for picture in _pictures(found, "toy"):
+            for axes, cost in zip(picture.axes, [*COSTS] * len(GAINS), strict=True):
+                low, high = axes.get_xlim()
+                assert all(1.5 * low < standing.costs[cost] < high / 1.5 for standing in found)
+                assert 1 <= sum(low <= tick <= high for tick in axes.get_xticks()) <= 10
+                assert not any(label.get_text() for label in axes.get_xticklabels(minor=True))
+
+
+def test_seeds_may_be_chosen(runs, shelf, tmp_path, monkeypatch):
+    drawn = []
+    monkeypatch.setattr(tradeoff, "_pictures", lambda found, _: iter(drawn.append(found) or ()))
+    draw_tradeoff(shelf, tmp_path / "t.png", seeds=(1,))
+    assert [(s.method, s.costs["train_s"]) for s in drawn[0]] == [
+        ("knn", next(r.train_seconds for r in runs if r.seed == 1))
+    ]
+
+
+def test_the_verb(runs, shelf, tmp_path, capsys):
+    where = ["--dataset", shelf.source, "--store", str(shelf.store.folder)]
+    with pytest.raises(SystemExit) as end:
+        main(["plot", "tradeoff", *where, "--output", str(tmp_path / "t.svg")])
+    assert not end.value.code
+    assert str(tmp_path / "t.svg") in capsys.readouterr().out
+    picture = (tmp_path / "t.svg").read_text()
+    assert "far below" in picture or "popularity" in picture
+
+
+@pytest.mark.parametrize(("name", "meant"), [("tradeof", "tradeoff"), ("decaf/figur6", "decaf/figure6")])
+def test_a_misspelt_figure_is_guessed(name, meant, capsys):
+    with pytest.raises(SystemExit) as end:
+        main(["plot", name])
+    assert end.value.code == 2
+    assert f"unknown figure {name!r}; did you mean {meant}" in capsys.readouterr().err
+
+
+def test_nothing_to_draw_is_said(shelf, capsys):
+    with pytest.raises(SystemExit) as end:
+        main(["plot", "tradeoff", "--dataset", shelf.source, "--store", str(shelf.store.folder)])
+    assert not end.value.code
+    assert "nothing to draw yet" in capsys.readouterr().out

@@ -1,0 +1,98 @@
+"""Under torchrun all processes train, and the first alone writes and speaks."""
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from xcbench.cli import main
+from xcbench.data.binary import store_dataset
+from xcbench.runner.execute import run
+from xcbench.runner.spec import RunSpec
+from xcbench.runner.stage_cache import StageCache
+from xcbench.runner.store import Store
+from xcbench.runner.toy import toy_dataset
+
+METHOD = str(Path(__file__).with_name("spread_method.py"))
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+TWICE = """
+import contextlib, sys
+from xcbench.cli import main
+for _ in range(2):
+    with contextlib.suppress(SystemExit):
+        main(sys.argv[1:])
+"""
+
+
+class Two:
+    """Two processes with a home of their own; `traced` is what they wrote down since it was last asked for."""
+
+    def __init__(self, home, dataset):
+        self.home, self.dataset = home, dataset
+        self.store, self.cache = Store(home / "runs"), StageCache(home / "stages")
+        self.trace = home / "trace"
+
+    def run(self, *program):
+        environment = {**os.environ, "XCBENCH_HOME": str(self.home), "XCBENCH_THREADS": "1", "OMP_NUM_THREADS": "1"}
+        wanted = ["run", "--method", METHOD, "--dataset", str(self.dataset), "--set", f"trace={self.trace}", "--json"]
+        command = [*TORCHRUN, *program, *wanted]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=300)
+
+    def traced(self):
+        found = Counter(self.trace.read_text().splitlines())
+        self.trace.unlink()
+        return found
+
+
+@pytest.fixture(scope="module")
+def data():
+    return toy_dataset(labels=10, train=50, test=20)
+
+
+@pytest.fixture
+def two(tmp_path, data):
+    store_dataset(data, tmp_path / "toy")
+    return Two(tmp_path, tmp_path / "toy")
+
+
+def test_two_processes_make_one_record(two, data, tmp_path):
+    shown = two.run("-m", "xcbench")
+    count = f"{data.train.Y.sum(axis=0)[0]:.0f}"
+    steps = ("counts", f"counts begin with {count}, learn", "learnt")
+    together = [f"{what} {rank}" for what in steps for rank in (0, 1)]
+    assert two.traced() == Counter([*together, "saved 0"])
+    (record,) = two.store.records()
+    assert record.environment["processes"] == 2
+    said = [line[len("00:00:00 ") :] for line in record.log().splitlines()]
+    assert len(said) > 5
+    assert {line: shown.stderr.splitlines().count(line) for line in said} == dict.fromkeys(said, 1)
+
+    alone = run(RunSpec(METHOD), data=data, store=tmp_path / "alone", cache=tmp_path / "stages of one")
+    assert np.array_equal(record.predictions().indices, alone.predictions().indices)
+    np.testing.assert_allclose(record.predictions().scores, alone.predictions().scores, rtol=1e-4)
+    metrics = {name: measure.value for name, measure in alone.metrics.items()}
+    assert json.loads(shown.stdout) == {"run": record.id, **metrics}
+
+    # Where only the last stage is missing they compute that one, and where nothing is missing, nothing.
+    script = tmp_path / "twice.py"
+    script.write_text(TWICE)
+    (learn,) = (entry for entry in two.cache.entries() if entry.note.name == "learn")
+    assert two.cache.remove(learn.folder)
+    (record.folder / "record.json").unlink()
+    assert two.run(str(script)).stdout == 2 * shown.stdout
+    assert two.traced() == Counter([*together[2:], "saved 0"])
+    assert len(two.cache.entries()) == 2
+    assert two.cache.remains() == []
+
+
+def test_a_table_is_not_for_torchrun(monkeypatch, capsys):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(SystemExit) as end:
+        main(["table", "eclare/table5"])
+    assert end.value.code == 2
+    assert "torchrun is for `xcbench run`" in capsys.readouterr().err

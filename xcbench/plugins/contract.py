@@ -1,0 +1,265 @@
+"""What a plug-in promises to the runner, and what the runner gives it.
+
+A method is one class with a typed config. It says under which names its paper varies it (`ablations`), with which
+settings the paper ran it (`presets`), and how it learns (`fit`). An augmentation changes the data before it, a
+reranker the predictions after it; both compose with every method.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar, runtime_checkable
+
+import scipy.sparse as sp
+
+from xcbench.data import Dataset, TopK
+
+if TYPE_CHECKING:
+    from xcbench.plugins.stages import Stage, StageWork
+
+Patch = Mapping[str, Any]
+"""Dotted config keys and the values they take: `{"graph.kind": "cooccurrence"}`."""
+
+Config = TypeVar("Config")
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True)
+class Ablation:
+    """One row of a paper's ablation table: the name it has there, and what it changes."""
+
+    title: str
+    patch: Patch
+
+
+@dataclass(frozen=True)
+class NoConfig:
+    """The config of what has nothing to set."""
+
+
+class Predictor(Protocol):
+    """What training leaves behind. Lives in one folder and needs nothing of the training data.
+
+    A method's own predictor is a subclass; those of the core (`xcbench.train.CascadePredictor`) merely fit.
+    """
+
+    @abstractmethod
+    def predict(self, X: sp.csr_array, k: int) -> TopK:
+        """The k best labels of each row of X, k columns wide; -1 where there are fewer labels than that."""
+
+    @abstractmethod
+    def save(self, folder: Path) -> None:
+        """Write everything `load` needs; `xcbench.plugins.codec.save_values` does it for arrays and tensors."""
+
+    @classmethod
+    @abstractmethod
+    def load(cls, folder: Path) -> Predictor:
+        """What `save` wrote. Nothing in the folder may run code: arrays, tensors and JSON, never a pickle."""
+
+
+@runtime_checkable
+class TextPredictor(Protocol):
+    """A predictor that reads the words themselves (their order, say) is given titles instead of rows of X."""
+
+    def predict_titles(self, titles: Sequence[str], k: int) -> TopK: ...
+
+
+class Ranking(Protocol):
+    """A trained method, all its members together: what a reranker comes after."""
+
+    def predict(self, X: sp.csr_array, k: int, titles: Sequence[str] | None = None) -> TopK:
+        """The k best labels of each row; `titles` are the same points as text, for methods that read words."""
+
+
+class Trained(Ranking, Protocol):
+    """The method as it was trained on the data that a reranker is given."""
+
+    def retrain(self, data: Dataset) -> tuple[Dataset, Ranking]:
+        """The same method with the same settings and seed, trained on other data, and that data as it was augmented.
+
+        What both are asked about points that this training left out is what they would answer to new ones.
+        """
+
+
+class Rescorer(ABC):
+    """What a reranker has learnt: predictions in, better predictions out. Lives in one folder like a predictor."""
+
+    @abstractmethod
+    def rescore(self, predictions: TopK, X: sp.csr_array, titles: Sequence[str] | None = None) -> TopK:
+        """Predictions of the same shape for the same points (rows of X, titles); labels may enter and leave."""
+
+    @abstractmethod
+    def save(self, folder: Path) -> None: ...
+
+    @classmethod
+    @abstractmethod
+    def load(cls, folder: Path) -> Rescorer: ...
+
+
+class Run(Protocol):
+    """What a plug-in is given beside the data."""
+
+    @property
+    def seed(self) -> int:
+        """The seed of this run, or of this member of an ensemble; a stage has its own, made of it."""
+
+    @property
+    def device(self) -> str:
+        """`cpu`, `cuda`, `cuda:1` ...: what torch calls it."""
+
+    @property
+    def unaugmented(self) -> Dataset:
+        """The data before any augmentation: what graphs, clusters and propensities should be counted on."""
+
+    def stage(
+        self,
+        name: str,
+        compute: Callable[[StageWork], Mapping[str, Any]],
+        *,
+        data: Dataset | Sequence[Dataset] = (),
+        config: Any = None,
+        after: Sequence[Stage] = (),
+        seeded: bool = True,
+        shared: bool = False,
+        version: str | None = None,
+    ) -> Stage:
+        """Declare a step whose output is kept; it is computed when first read. See `docs/writing-a-method.md`."""
+
+    def log(self, message: str) -> None:
+        """One line for the user and for the run's log."""
+
+    def report(self, name: str, value: Any) -> None:
+        """Keep a measurement (JSON: a curve, a count) in the run's record, for a figure that metrics cannot give."""
+
+    def progress(self, items: Iterable[Item], title: str, total: int | None = None) -> Iterable[Item]:
+        """Iterate under a progress bar; plain lines where there is no terminal."""
+
+    def owned_by(self, plugin: PlugIn[Any]) -> Run:
+        """The same run for a plug-in that this one calls: its stages are then shared with its own runs."""
+
+
+class PlugIn(ABC, Generic[Config]):
+    """What methods, augmentations and rerankers have in common."""
+
+    name: ClassVar[str]
+    code_version: ClassVar[str]
+    """Set by the registry: `version`, and for plug-ins from elsewhere also what identifies their code."""
+
+    config_type: ClassVar[type] = NoConfig
+    version: ClassVar[str] = "1"
+    """Raise it whenever the same config gives another result than before; stored results are then not reused."""
+    citation: ClassVar[str] = ""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+
+    @classmethod
+    def unavailable(cls) -> str | None:
+        """Why it cannot run on this machine although all that it imports is there; None if it can."""
+        return None
+
+
+class Method(PlugIn[Config]):
+    """Learns from a dataset. The first line of a method's docstring is its title in listings."""
+
+    predictor_type: ClassVar[type[Predictor]]
+    ablations: ClassVar[Mapping[str, Ablation]] = {}
+    presets: ClassVar[Mapping[str, Patch]] = {}
+    """Settings by dataset, such as the paper's. The one named like the dataset of a run is applied by itself."""
+    can_ignore_pairs: ClassVar[bool] = False
+    """Whether pairs of `data.train.ignored` count neither as true nor as false in its training."""
+    repeatable: ClassVar[bool] = True
+    """False where a library draws numbers that nobody can seed: two trainings then differ, and `check` lets them."""
+
+    @abstractmethod
+    def fit(self, data: Dataset, run: Run) -> Predictor:
+        """Learn from `data.train` and the label text; never look at `data.test`."""
+
+    def stages(self, data: Dataset, run: Run) -> Mapping[str, Stage]:
+        """Declare the stages that `fit` will use, computing nothing; a dry run shows them."""
+        return {}
+
+    def estimate_memory(self, data: Dataset) -> int | None:
+        """Bytes that training will add to this process at its peak, or None when nobody has worked it out."""
+        return None
+
+
+class Augmentation(PlugIn[Config]):
+    """Makes another dataset out of a dataset."""
+
+    ignores_pairs: ClassVar[bool] = False
+    """Whether it sets `train.ignored`, and so needs a method that heeds it."""
+
+    @abstractmethod
+    def apply(self, data: Dataset, run: Run) -> Dataset:
+        """A dataset with other training points; labels and test points stay as they are."""
+
+
+class Reranker(PlugIn[Config]):
+    """Changes predictions after the fact, whatever method made them."""
+
+    rescorer_type: ClassVar[type[Rescorer]]
+
+    @abstractmethod
+    def fit(self, data: Dataset, run: Run, first: Trained) -> Rescorer:
+        """Learn what rescoring needs, a label graph say, or where `first`, the trained method, errs on `data.train`.
+
+        Never look at `data.test`. What needs no second training may ask for a mere `Ranking`.
+        """
+
+    def stages(self, data: Dataset, run: Run) -> Mapping[str, Stage]:
+        """Declare the stages that `fit` will use, computing nothing; a dry run shows them."""
+        return {}
+
+    def retraining_data(self, run: Run) -> Sequence[Dataset]:
+        """The data that `fit` will ask `first` to be trained on again; a dry run shows those stages, too."""
+        return ()
+
+    def estimate_memory(self, data: Dataset) -> int:
+        """Bytes that `fit` will add to this process at its peak, after the method's training has ended."""
+        return 0
+
+
+Registered = TypeVar("Registered", bound=PlugIn[Any])
+
+
+def register_method(name: str) -> Callable[[type[Registered]], type[Registered]]:
+    """Give a method its name. The registry finds this line without importing the module: keep the name literal."""
+    return _named(name, Method)
+
+
+def register_augmentation(name: str) -> Callable[[type[Registered]], type[Registered]]:
+    """Give an augmentation its name; see `register_method`."""
+    return _named(name, Augmentation)
+
+
+def register_reranker(name: str) -> Callable[[type[Registered]], type[Registered]]:
+    """Give a reranker its name; see `register_method`."""
+    return _named(name, Reranker)
+
+
+def check_name(name: str, kind: str) -> None:
+    """Names become parts of file names and command lines, so they are kept plain."""
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.+-]*", name):
+        raise ValueError(f"a {kind}'s name is letters, digits and _ . + - only, got {name!r}")
+
+
+def _named(name: str, kind: type[PlugIn[Any]]) -> Callable[[type[Registered]], type[Registered]]:
+    check_name(name, kind.__name__.lower())
+
+    def decorate(cls: type[Registered]) -> type[Registered]:
+        if not issubclass(cls, kind):
+            raise TypeError(f"{cls.__name__} is registered as {name!r} but is not a subclass of {kind.__name__}")
+        if not is_dataclass(cls.config_type):
+            raise TypeError(f"{cls.__name__}.config_type must be a dataclass, got {cls.config_type!r}")
+        if taken := {"augment", "rerank"} & {field.name for field in fields(cls.config_type)}:
+            raise TypeError(f"{cls.config_type.__name__}.{min(taken)}: this key leads to the settings of plug-ins")
+        cls.name = name
+        cls.code_version = cls.version
+        return cls
+
+    return decorate
