@@ -16,20 +16,26 @@ PROMISED_SECONDS = 10.0
 
 
 def real_titles(count: int) -> list[str]:
-    """Titles of the embedded sets, about ten words each, drawn with replacement."""
+    """Draw titles of the embedded datasets with replacement; they have about ten words each."""
     titles: list[str] = []
     for name in ("lf-wordnet-27k", "lf-debian-12k"):
         for part in ("trn", "tst"):
             with gzip.open(embedded_folder(name) / f"{part}.json.gz", "rt", encoding="utf-8") as lines:
                 titles += [json.loads(line)["title"] for line in lines]
-    return [titles[i] for i in np.random.default_rng(0).integers(len(titles), size=count)]
+
+    rng = np.random.default_rng(0)
+    chosen = rng.integers(len(titles), size=count)
+    return [titles[i] for i in chosen]
 
 
 def ours(titles: list[str], tokenizer: str) -> object:
-    return TextEncoder.fit(titles[:FITTED], tokenizer=tokenizer, min_count=2).encode(titles)
+    """Fit and encode with xcbench."""
+    encoder = TextEncoder.fit(titles[:FITTED], tokenizer=tokenizer, min_count=2)
+    return encoder.encode(titles)
 
 
 def scikit_learn(titles: list[str]) -> object:
+    """Fit and encode with scikit-learn."""
     from sklearn.feature_extraction.text import TfidfVectorizer
 
     vectorizer = TfidfVectorizer(token_pattern=r"\w+[+#]*", min_df=2, dtype=np.float32)
@@ -37,21 +43,29 @@ def scikit_learn(titles: list[str]) -> object:
 
 
 def title_by_title(titles: list[str]) -> object:
-    """Word pieces as the library offers them: train on the titles, then cut each title into pieces."""
+    """Train word pieces on the titles, then split each title into pieces, as the tokenizers library offers it."""
     from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 
+    fitted = titles[:FITTED]
     model = Tokenizer(models.BPE())
     model.normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.Lowercase()])
     model.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Whitespace(), pre_tokenizers.Metaspace()])
-    size = int(PIECES_PER_ROOT_TOKEN * np.sqrt(sum(len(title.split()) for title in titles[:FITTED])))
-    model.train_from_iterator(titles[:FITTED], trainers.BpeTrainer(vocab_size=size, show_progress=False))
+    size = int(PIECES_PER_ROOT_TOKEN * np.sqrt(_word_count(fitted)))
+    trainer = trainers.BpeTrainer(vocab_size=size, show_progress=False)
+    model.train_from_iterator(fitted, trainer)
     return [encoding.ids for encoding in model.encode_batch(titles)]
 
 
+def _word_count(titles: list[str]) -> int:
+    return sum(len(title.split()) for title in titles)
+
+
 def measure() -> Iterator[Figure]:
+    """Compare the CPU times of fitting and encoding."""
     titles = real_titles(TITLES)
-    words = sum(len(title.split()) for title in titles) / TITLES
-    note = f"{TITLES:,} titles of {words:.1f} words, fitted on {FITTED:,}"
+    words_per_title = _word_count(titles) / TITLES
+    note = f"{TITLES:,} titles of {words_per_title:.1f} words, fitted on {FITTED:,}"
+
     spent = cpu_seconds(lambda: ours(titles, "words"), repeat=2)
     yield Figure(
         what="words to TF-IDF, fit and encode",

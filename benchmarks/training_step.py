@@ -1,4 +1,4 @@
-"""A training step of DECAF's surrogate and extreme modules against the bare matrix products it cannot do without."""
+"""A training step of DECAF's surrogate and extreme modules against the bare matrix products that it needs."""
 
 from __future__ import annotations
 
@@ -11,14 +11,18 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.figure import Figure, cpu_seconds, grown_bytes, seconds
-from xcbench.kernels.sparse_rows import SparseRows
+from xcbench.kernels.arrays import Longs
+from xcbench.kernels.csr import SparseRows
 from xcbench.nn import Adam, DocumentEncoder, Factored, GatedBlock, GatedSum, LabelBank, LabelText, TokenEmbeddings
 from xcbench.nn.dropout import start_step
 from xcbench.threads import set_threads
 from xcbench.train import Candidates, Points, RankAll, RankShortlist, Task
-from xcbench.train.memory import freed_memory_kept
+from xcbench.train.memory import keep_freed_memory
 
-B, D, V, N = 255, 300, 40_000, 4_000
+B = 255
+D = 300
+V = 40_000
+N = 4_000
 ROUNDS = 6
 
 
@@ -27,7 +31,8 @@ class TextLabels(nn.Module):
 
     def __init__(self, E: TokenEmbeddings, U: sp.csr_array) -> None:
         super().__init__()
-        self.text, self.E_L = LabelText(E, U), GatedBlock(D, 0.5)
+        self.text = LabelText(E, U)
+        self.E_L = GatedBlock(D, 0.5)
 
     def forward(self, labels: None) -> tuple[Factored, None]:
         return self.E_L.factored(self.text(labels)), None
@@ -38,84 +43,121 @@ class RefinedLabels(nn.Module):
 
     def __init__(self, E: TokenEmbeddings, Z: sp.csr_array) -> None:
         super().__init__()
-        self.text, self.E_L, self.C_L = LabelText(E, Z), GatedBlock(D, 0.2), GatedSum(D)
-        self.z2, self.bias = LabelBank(Z.shape[0], D, E.embed(SparseRows.of(Z))), LabelBank(Z.shape[0])
+        L = Z.shape[0]
+        self.text = LabelText(E, Z)
+        self.E_L = GatedBlock(D, 0.2)
+        self.C_L = GatedSum(D)
+        self.z2 = LabelBank(L, D, E.embed(SparseRows.of(Z)))
+        self.bias = LabelBank(L)
 
-    def forward(self, labels: np.ndarray[tuple[int], np.dtype[np.int64]] | None) -> tuple[Factored, Tensor]:
-        return self.C_L(self.z2(labels), self.E_L, self.text(labels)), self.bias(labels)
+    def forward(self, labels: Longs | None) -> tuple[Factored, Tensor]:
+        w = self.C_L(self.z2(labels), self.E_L, self.text(labels))
+        return w, self.bias(labels)
 
 
 def measure() -> Iterator[Figure]:
     set_threads(2)
-    rng = np.random.default_rng(0)
-    X = texts(rng, N, 8)
-    yield figure("surrogate step (B=255, K=8,192, D=300)", surrogate(rng, X, K=8192), rows=8192)
-    task, points = extreme(rng, X, L=27_000, S=200)
+    generator = np.random.default_rng(0)
+    X = random_texts(generator, N, 8)
+
+    task, points = surrogate(generator, X, K=8192)
+    yield figure("surrogate step (B=255, K=8,192, D=300)", task, points, rows=8192)
+
+    task, points = extreme(generator, X, L=27_000, S=200)
     shortlists = points.cut(np.arange(B)).shortlists
     assert shortlists is not None
     union = len(shortlists.labels)
-    yield figure(f"extreme step (B=255, 200 of 27,000 labels, {union:,} in a batch, D=300)", (task, points), union)
+    name = f"extreme step (B=255, 200 of 27,000 labels, {union:,} in a batch, D=300)"
+    yield figure(name, task, points, rows=union)
 
 
-def surrogate(rng: np.random.Generator, X: sp.csr_array, K: int) -> tuple[Task, Points]:
+def surrogate(generator: np.random.Generator, X: sp.csr_array, K: int) -> tuple[Task, Points]:
     E = TokenEmbeddings(V, D)
-    task = RankAll(DocumentEncoder(GatedBlock(D, 0.5), E), TextLabels(E, texts(rng, K, 16)))
-    return task, Points(X, targets(rng, K, 3))
+    documents = DocumentEncoder(GatedBlock(D, 0.5), E)
+    labels = TextLabels(E, random_texts(generator, K, 16))
+    return RankAll(documents, labels), Points(X, random_targets(generator, K, 3))
 
 
-def extreme(rng: np.random.Generator, X: sp.csr_array, L: int, S: int) -> tuple[Task, Points]:
+def extreme(generator: np.random.Generator, X: sp.csr_array, L: int, S: int) -> tuple[Task, Points]:
     E = TokenEmbeddings(V, D)
-    task = RankShortlist(DocumentEncoder(GatedBlock(D, 0.2), E), RefinedLabels(E, texts(rng, L, 8)))
-    candidates = Candidates.of_labels(rng.integers(0, L, (N, S)).astype(np.int32), L)
-    return task, Points(X, targets(rng, L, 2), candidates)
+    documents = DocumentEncoder(GatedBlock(D, 0.2), E)
+    labels = RefinedLabels(E, random_texts(generator, L, 8))
+    candidates = Candidates.of_labels(generator.integers(0, L, (N, S)).astype(np.int32), L)
+    targets = random_targets(generator, L, 2)
+    return RankShortlist(documents, labels), Points(X, targets, candidates)
 
 
-def targets(rng: np.random.Generator, labels: int, of_a_point: int) -> sp.csr_array:
-    ones = np.ones(N * of_a_point, np.float32)
-    starts = np.arange(0, N * of_a_point + 1, of_a_point)
-    return sp.csr_array((ones, rng.integers(0, labels, N * of_a_point), starts), shape=(N, labels))
+def random_targets(generator: np.random.Generator, labels: int, per_point: int) -> sp.csr_array:
+    """So many labels per point, all equally likely."""
+    count = N * per_point
+    columns = generator.integers(0, labels, count)
+    indptr = np.arange(0, count + 1, per_point)
+    return sp.csr_array((np.ones(count, np.float32), columns, indptr), shape=(N, labels))
 
 
-def texts(rng: np.random.Generator, rows: int, words: int) -> sp.csr_array:
+def random_texts(generator: np.random.Generator, rows: int, words: int) -> sp.csr_array:
     """Texts whose words follow Zipf's law."""
-    columns = (rng.zipf(1.3, (rows, words)) - 1) % V
-    starts = np.arange(0, rows * words + 1, words)
-    matrix = sp.csr_array((np.ones(rows * words, np.float32), columns.ravel(), starts), shape=(rows, V))
+    count = rows * words
+    columns = (generator.zipf(1.3, (rows, words)) - 1) % V
+    indptr = np.arange(0, count + 1, words)
+    matrix = sp.csr_array((np.ones(count, np.float32), columns.ravel(), indptr), shape=(rows, V))
     matrix.sum_duplicates()
     return matrix
 
 
-def figure(what: str, problem: tuple[Task, Points], rows: int) -> Figure:
-    """Best time of a step, and of its matrix products alone, in turn: whatever disturbs one disturbs the other."""
-    step, products = training_step(*problem), matrix_products(rows)
-    with freed_memory_kept():  # as the training loop has it
-        grown = grown_bytes(lambda: (step(), step()))
+def figure(what: str, task: Task, points: Points, rows: int) -> Figure:
+    """Best time of a step, and of its matrix products alone. They take turns: what disturbs one disturbs the other."""
+    step = training_step(task, points)
+    products = matrix_products(rows)
+    with keep_freed_memory():  # as in the training loop
+        growth = grown_bytes(lambda: (step(), step()))
         products()
-        wall = [(seconds(step, 2), seconds(products, 2)) for _ in range(ROUNDS)]
-        cpu = [(cpu_seconds(step, 2), cpu_seconds(products, 2)) for _ in range(ROUNDS)]
-        parts = shares(*problem)
-    (ours, bare), (our_cpu, bare_cpu) = (map(min, zip(*times, strict=True)) for times in (wall, cpu))
-    weights = sum(p.nbytes for p in problem[0].parameters())
+        ours, bare = best_times(seconds, step, products)
+        our_cpu, bare_cpu = best_times(cpu_seconds, step, products)
+        shares = time_shares(task, points)
+
+    parameter_bytes = sum(parameter.nbytes for parameter in task.parameters())
     gigaflops = 6e-9 * D * (rows * D + B * rows + B * D)
-    note = (
-        f"counting {gigaflops:.1f} GFLOP (blocks and scores, forward and back): {gigaflops / ours:.0f} against "
-        f"{gigaflops / bare:.0f} GFLOP/s; {bare_cpu / our_cpu:.2f}x in CPU time; {parts}; "
-        f"memory grew by {grown / 2**20:.0f} MiB, {grown / weights:.1f}x the parameters, Adam's moments included"
+    return Figure(
+        what=what,
+        ours=ours * 1e3,
+        reference=bare * 1e3,
+        unit="ms",
+        reference_name="its matrix products alone",
+        at_least=0.5,
+        note=f"counting {gigaflops:.1f} GFLOP (blocks and scores, forward and back): {gigaflops / ours:.0f} against "
+        f"{gigaflops / bare:.0f} GFLOP/s; {bare_cpu / our_cpu:.2f}x in CPU time; {shares}; "
+        f"memory grew by {growth / 2**20:.0f} MiB, {growth / parameter_bytes:.1f}x the parameters, "
+        "Adam's moments included",
     )
-    return Figure(what, ours * 1e3, bare * 1e3, "ms", "its matrix products alone", at_least=0.5, note=note)
+
+
+def best_times(
+    clock: Callable[[Callable[[], object], int], float],
+    step: Callable[[], None],
+    products: Callable[[], None],
+) -> tuple[float, float]:
+    step_times = []
+    product_times = []
+    for _ in range(ROUNDS):
+        step_times.append(clock(step, 2))
+        product_times.append(clock(products, 2))
+    return min(step_times), min(product_times)
 
 
 def training_step(task: Task, points: Points) -> Callable[[], None]:
     """What the training loop does in a step, batch after batch."""
-    optimiser, number = Adam(task, lr=0.01), iter(range(10**9))
+    optimiser = Adam(task, lr=0.01)
+    steps = iter(range(10**9))
     order = np.random.default_rng(0).permutation(N)
     task.train()
 
     def work() -> None:
-        step = next(number)
+        step = next(steps)
         start_step(0, step)
         first = step * B % (N - B)
-        loss = task.loss(points.cut(order[first : first + B]))  # type: ignore[operator]
+        batch = points.cut(order[first : first + B])
+        loss = task.loss(batch)  # type: ignore[operator]
         loss.backward()
         optimiser.step()
         assert np.isfinite(loss.item())
@@ -125,18 +167,25 @@ def training_step(task: Task, points: Points) -> Callable[[], None]:
 
 def matrix_products(rows: int) -> Callable[[], None]:
     """A block on `rows` labels and on B documents, and their scores; each forward, and back to both of its factors."""
-    chains = [product_and_gradients(rows, D, D), product_and_gradients(B, D, D), product_and_gradients(B, D, rows)]
+    products = [
+        product_and_gradients(rows, D, D),
+        product_and_gradients(B, D, D),
+        product_and_gradients(B, D, rows),
+    ]
 
     def work() -> None:
-        for chain in chains:
-            chain()
+        for product in products:
+            product()
 
     return work
 
 
 def product_and_gradients(n: int, k: int, m: int) -> Callable[[], None]:
-    a, b, c = torch.randn(n, k), torch.randn(k, m), torch.empty(n, m)
-    da, db = torch.empty(n, k), torch.empty(k, m)
+    a = torch.randn(n, k)
+    b = torch.randn(k, m)
+    c = torch.empty(n, m)
+    da = torch.empty(n, k)
+    db = torch.empty(k, m)
 
     def work() -> None:
         torch.mm(a, b, out=c)
@@ -146,25 +195,31 @@ def product_and_gradients(n: int, k: int, m: int) -> Callable[[], None]:
     return work
 
 
-def shares(task: Task, points: Points) -> str:
-    """What the optimiser and the sums of token vectors take of a step, which is none of the products' time."""
-    optimiser, batch = Adam(task), points.cut(np.arange(B))
+def time_shares(task: Task, points: Points) -> str:
+    """The shares of a step's time that go into the optimiser and into sums of token vectors."""
+    optimiser = Adam(task)
+    batch = points.cut(np.arange(B))
+    labels = None if batch.shortlists is None else batch.shortlists.labels
     E = task.documents.E
     assert isinstance(E, TokenEmbeddings)
-    labels = None if batch.shortlists is None else batch.shortlists.labels
     text: LabelText = task.labels.text  # type: ignore[assignment]
-    parts = {"step": 0.0, "optimiser": 0.0, "sums of token vectors": 0.0}
+
+    step_seconds = 0.0
+    optimiser_seconds = 0.0
+    sum_seconds = 0.0
     task.train()
     for _ in range(ROUNDS):
         start = time.perf_counter()
         task.loss(batch).backward()  # type: ignore[operator]
-        middle = time.perf_counter()
+        before_optimiser = time.perf_counter()
         optimiser.step()
         end = time.perf_counter()
+        step_seconds += end - start
+        optimiser_seconds += end - before_optimiser
+
+        start = time.perf_counter()
         (E(batch.X).sum() + text(labels).sum()).backward()
-        parts["sums of token vectors"] += time.perf_counter() - end
+        sum_seconds += time.perf_counter() - start
         optimiser.step()
-        parts["optimiser"] += end - middle
-        parts["step"] += end - start
-    step = parts.pop("step")
-    return ", ".join(f"{name} {part / step:.0%}" for name, part in parts.items())
+
+    return f"optimiser {optimiser_seconds / step_seconds:.0%}, sums of token vectors {sum_seconds / step_seconds:.0%}"

@@ -1,8 +1,8 @@
-"""Astec (Dahiya et al., WSDM 2021): DeepXML for short texts, without label text; DECAF's base, and Gandalf's.
+"""Astec (Dahiya et al., WSDM 2021): DeepXML for short texts, without label text; the base of DECAF and Gandalf.
 
 Module I learns token embeddings on clusters of labels. From then on documents are the constant f = ReLU(E x); nearest
-label centroids and nearest training points make the shortlists (Module II), on which a free vector a label and a new
-residual block are trained (Modules III and IV). The re-ranker, a second network of the same kind, is left out.
+label centroids and nearest training points make the shortlists (Module II), on which one free vector per label and a
+new residual block are trained (Modules III and IV). The re-ranker, a second network of the same kind, is left out.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 import torch
 from torch import Tensor, nn
@@ -23,7 +22,8 @@ from torch.nn.functional import linear
 from xcbench.data import Dataset, TopK
 from xcbench.data.matrices import pattern
 from xcbench.data.word_vectors import learn_vectors
-from xcbench.kernels.sparse_rows import SparseRows
+from xcbench.kernels.arrays import Floats, Ints
+from xcbench.kernels.csr import SparseRows
 from xcbench.labels.centroids import dense_centroids, sparse_centroids
 from xcbench.labels.clustering import balanced_clusters, cluster_count
 from xcbench.labels.meta_labels import meta_targets
@@ -32,12 +32,22 @@ from xcbench.labels.walk import random_walk_graph
 from xcbench.nn import FreeLabels, SpectralWeight, TokenEmbeddings
 from xcbench.nn.blocks import embedded
 from xcbench.nn.dropout import first_point, relu_dropout
-from xcbench.plugins import Method, Predictor, Run, Stage, StageWork, load_values, register_method, save_values
-from xcbench.plugins.contract import Patch
-from xcbench.shortlist import HNSWShortlister, blend, by_best
+from xcbench.plugins import (
+    Method,
+    Patch,
+    Predictor,
+    Run,
+    StageWork,
+    Values,
+    load_values,
+    register_method,
+    save_values,
+    stage,
+)
+from xcbench.shortlist import HNSWShortlister, blend, divide_by_best
 from xcbench.shortlist.beam import sigmoid
 from xcbench.shortlist.packing import pack, unpack
-from xcbench.shortlist.predictors import as_array, listed_logits
+from xcbench.shortlist.predictors import as_array, shortlist_logits
 from xcbench.shortlist.predictors.cascade import embed
 from xcbench.train import (
     Candidates,
@@ -55,13 +65,11 @@ from xcbench.train import (
     train,
 )
 
-Floats = npt.NDArray[np.float32]
-
 NO_WALK_ABOVE = 5000
 """Labels with more points than this make walks meaningless; then the clusters come from the centroids alone."""
 
 POINTS_AT_ONCE = 4096
-"""How many training points' shortlists are made at a time: each passes through several lists of candidates."""
+"""How many training points are shortlisted at a time: each passes through several lists of candidates."""
 
 
 @dataclass(frozen=True)
@@ -83,9 +91,9 @@ class AstecConfig:
     shortlist_length: int = 500
     random_negatives: int = 200
     centroid_weight: float = 0.925
-    """What nearest centroids count in a shortlist against the votes of nearest points."""
+    """Weight of nearest centroids in a shortlist; the votes of nearest points have the rest."""
     beta: float = 0.6
-    """What the classifier counts in the final score against the shortlist."""
+    """Weight of the classifier in the final score; the shortlist has the rest."""
     top: int = 200
     """How many labels of a shortlist are classified in prediction."""
 
@@ -99,7 +107,7 @@ class AstecConfig:
 
 
 class AstecResidual(nn.Module):
-    """Astec's fine representation: f + drop(ReLU(W f + b)), with W spectrally normed."""
+    """The fine representation: f + drop(ReLU(W f + b)), with W spectrally normed."""
 
     def __init__(self, dim: int, dropout: float) -> None:
         super().__init__()
@@ -108,20 +116,23 @@ class AstecResidual(nn.Module):
         self.dropout = dropout
 
     def forward(self, f: Tensor) -> Tensor:
-        return f + relu_dropout(linear(f, self.W(), self.bias), self.dropout, self.training, first_point())
+        fine = linear(f, self.W(), self.bias)
+        return f + relu_dropout(fine, self.dropout, self.training, first_point())
 
 
 class AstecEncoder(nn.Module):
-    """Astec's document side: coarse f = drop(ReLU(E x)), then the residual; or the latter alone on constant f."""
+    """Documents: the coarse f = drop(ReLU(E x)), then the residual; without E, the residual alone on constant f."""
 
     def __init__(self, dim: int, dropout: float, E: TokenEmbeddings | None = None) -> None:
         super().__init__()
-        self.E, self.fine = E, AstecResidual(dim, dropout)
+        self.E = E
+        self.fine = AstecResidual(dim, dropout)
 
     def forward(self, X: SparseRows | Tensor) -> Tensor:
         if self.E is not None:
             X = relu_dropout(embedded(X, self.E), self.fine.dropout, self.training, first_point())
-        return self.fine(embedded(X, None))  # type: ignore[no-any-return]
+        fine: Tensor = self.fine(embedded(X, None))
+        return fine
 
 
 @dataclass(frozen=True)
@@ -132,32 +143,45 @@ class Neighbours:
     points: HNSWShortlister
     centroid_weight: float
 
-    def labels(self, f: Floats, k: int) -> npt.NDArray[np.int32]:
-        """The labels alone of many points, a part of them at a time."""
+    @classmethod
+    def of(cls, packed: Values, centroid_weight: float) -> Neighbours:
+        """From the output of Module II."""
+        centroids = unpack(packed["centroids"])
+        points = unpack(packed["points"])
+        assert isinstance(centroids, HNSWShortlister)
+        assert isinstance(points, HNSWShortlister)
+        return cls(centroids, points, centroid_weight)
+
+    def shortlist(self, f: Floats, k: int) -> TopK:
+        k = min(k, self.centroids.label_count)
+        near = self.centroids.shortlist(f, k)
+        voted = divide_by_best(self.points.shortlist(f, k))
+        return blend([near, voted], k, [self.centroid_weight, 1 - self.centroid_weight])
+
+    def labels(self, f: Floats, k: int) -> Ints:
+        """The labels alone, of many points, some of them at a time."""
         found = np.empty((len(f), min(k, self.centroids.label_count)), np.int32)
         for first in range(0, len(f), POINTS_AT_ONCE):
             part = slice(first, first + POINTS_AT_ONCE)
             found[part] = self.shortlist(f[part], k).indices
         return found
 
-    def shortlist(self, f: Floats, k: int) -> TopK:
-        k = min(k, self.centroids.label_count)
-        near, voted = self.centroids.shortlist(f, k), by_best(self.points.shortlist(f, k))
-        return blend([near, voted], k, [self.centroid_weight, 1 - self.centroid_weight])
-
 
 class AstecPredictor(Predictor):
-    """score = beta clf + (1 - beta) near, both divided by the best of the point."""
+    """score = beta clf + (1 - beta) near, both divided by the point's best."""
 
     def __init__(self, arrays: Mapping[str, Floats], neighbours: Neighbours, beta: float, top: int) -> None:
-        self.arrays, self.neighbours, self.beta, self.top = arrays, neighbours, beta, top
+        self.arrays = arrays
+        self.neighbours = neighbours
+        self.beta = beta
+        self.top = top
 
     def predict(self, X: sp.csr_array, k: int) -> TopK:
         f = coarse(X, self.arrays["E"])
         near = self.neighbours.shortlist(f, self.top)
-        likely = sigmoid(listed_logits(self.fine(f), self.arrays["W"], near.indices, self.arrays["bias"]))
-        judged = TopK.of(near.indices, likely)
-        return blend([by_best(judged), by_best(near)], k, [self.beta, 1 - self.beta])
+        logits = shortlist_logits(self.fine(f), self.arrays["W"], near.indices, self.arrays["bias"])
+        classified = TopK.of(near.indices, sigmoid(logits))
+        return blend([divide_by_best(classified), divide_by_best(near)], k, [self.beta, 1 - self.beta])
 
     def fine(self, f: Floats) -> Floats:
         """f + ReLU(R f + b)."""
@@ -165,32 +189,130 @@ class AstecPredictor(Predictor):
         return x
 
     def save(self, folder: Path) -> None:
-        near = self.neighbours
-        packed = {"centroids": pack(near.centroids), "points": pack(near.points)}
-        numbers = {"centroid_weight": near.centroid_weight, "beta": self.beta, "top": self.top}
-        save_values(folder, {"arrays": dict(self.arrays), **packed, **numbers})
+        values = {
+            "arrays": dict(self.arrays),
+            "centroids": pack(self.neighbours.centroids),
+            "points": pack(self.neighbours.points),
+            "centroid_weight": self.neighbours.centroid_weight,
+            "beta": self.beta,
+            "top": self.top,
+        }
+        save_values(folder, values)
 
     @classmethod
     def load(cls, folder: Path) -> AstecPredictor:
         values = load_values(folder)
-        return cls(values["arrays"], _neighbours(values, values["centroid_weight"]), values["beta"], values["top"])
+        neighbours = Neighbours.of(values, values["centroid_weight"])
+        return cls(values["arrays"], neighbours, values["beta"], values["top"])
+
+
+def coarse(X: sp.csr_array, E: Floats) -> Floats:
+    """f = ReLU(E x)."""
+    return torch.relu(embed(X, E)).numpy()
+
+
+@stage(
+    settings=("dim", "dropout", "start", "clusters", "reduction", "prior_bias", "surrogate"),
+    data=("data", "unaugmented"),
+    shared=True,
+)
+def surrogate(work: StageWork[AstecConfig]) -> Values:
+    """Module I: E, learnt by finding clusters of labels that share points or neighbours."""
+    c = work.config
+    original = work.unaugmented
+    points = learnable(work.data.train)
+    walk = None
+    if original.label_frequency.max() <= NO_WALK_ABOVE:
+        counts = random_walk_graph(original.train.Y, 50, 0.2, head_threshold=None, top=10, seed=work.seed)
+        walk = by_row(counts)
+    centroids = sparse_centroids(original.train.Y, original.train.X, graph=walk)
+    K = cluster_count(work.data.label_count, c.clusters)
+    clustering = balanced_clusters(centroids, K, seed=work.seed)
+
+    E = TokenEmbeddings(work.data.feature_count, c.dim, lazy=True)
+    if c.start == "words":
+        # As long as the rows of an E that starts at random.
+        vectors = math.sqrt(2) * learn_vectors(original.train.X, c.dim, work.seed)
+        with torch.no_grad():
+            E.weight.copy_(torch.from_numpy(vectors))
+
+    targets = meta_targets(targets_of(points), clustering)
+    share_of_true_pairs = targets.nnz / max(1, math.prod(targets.shape))
+    labels = _free_labels(c, clustering.K, share_of_true_pairs)
+    task = RankAll(AstecEncoder(c.dim, c.dropout, E), labels, c.reduction)
+    train(task, Points(points.X, targets), c.surrogate, work, "surrogate")
+    return {"E": as_array(E.weight)}
+
+
+@stage(after=[surrogate], seeded=False)
+def neighbours(work: StageWork[AstecConfig]) -> Values:
+    """Module II: where labels and training points lie. (100 points vote, which is the authors' efSearch.)"""
+    f = coarse(work.data.train.X, work[surrogate]["E"])
+    Y = work.data.train.Y
+    centroids = HNSWShortlister.of(dense_centroids(Y, f), M=100, ef_construction=300, ef_search=400)
+    points = HNSWShortlister.of(
+        f,
+        pattern(Y),
+        neighbours=100,
+        vote="sum",
+        M=50,
+        ef_construction=50,
+        ef_search=100,
+    )
+    return {"centroids": pack(centroids), "points": pack(points)}
+
+
+@stage(
+    settings=("dim", "dropout", "prior_bias", "centroid_weight", "shortlist_length", "random_negatives", "extreme"),
+    after=[surrogate, neighbours],
+)
+def extreme(work: StageWork[AstecConfig]) -> Values:
+    """Modules III and IV: free vectors from a random start, on nearest labels, positives and random ones."""
+    c = work.config
+    L = work.data.label_count
+    points = learnable(work.data.train)
+    f = coarse(points.X, work[surrogate]["E"])
+    listed = Neighbours.of(work[neighbours], c.centroid_weight).labels(f, c.shortlist_length)
+    candidates = Candidates.of_labels(listed, L, with_positives=True, random=c.random_negatives)
+
+    encoder = AstecEncoder(c.dim, c.dropout)
+    candidates_per_point = min(L, c.shortlist_length + c.random_negatives)
+    labels = _free_labels(c, L, points.Y.nnz / (len(points) * candidates_per_point))
+    task = RankShortlist(encoder, labels, "batch")
+    train(task, Points(f, targets_of(points), candidates), c.extreme, work, "extreme")
+    W, bias = all_classifiers(task, L)
+    return {"R": as_array(encoder.fine.W()), "b": as_array(encoder.fine.bias), "W": W, "bias": bias}
+
+
+def _free_labels(c: AstecConfig, count: int, share_of_true_pairs: float) -> FreeLabels:
+    labels = FreeLabels(count, c.dim)
+    if c.prior_bias and labels.bias is not None:
+        with torch.no_grad():
+            labels.bias.weight.add_(log_odds(share_of_true_pairs))
+    return labels
 
 
 def _paper(lr: float, extreme_lr: float, halve: int, top: int, beta: float) -> Patch:
     """The authors' settings, but for several centroids of a head label (their 300 on the two largest sets)."""
     return {
-        "dim": 300, "clusters": 65536, "reduction": "mean", "prior_bias": False, "top": top, "beta": beta,
+        "dim": 300,
+        "clusters": 65536,
+        "reduction": "mean",
+        "prior_bias": False,
+        "top": top,
+        "beta": beta,
         "surrogate": Training(lr, 255, 20, schedule=Schedule("halving", at=(14 / 20,))),
         "extreme": Training(extreme_lr, 255, 15, schedule=Schedule("halving", at=(halve / 15,))),
-    }  # fmt: skip
+    }
 
 
 @register_method("astec")
 class Astec(Method[AstecConfig]):
-    """Astec: nearest neighbours in a learnt space, then a free vector a label"""
+    """Astec: nearest neighbours in a learnt space, then one free vector per label"""
 
     config_type = AstecConfig
     predictor_type = AstecPredictor
+    stages = (surrogate, neighbours, extreme)
     can_ignore_pairs = True
     citation = "Dahiya, Saini, Mittal, Shaw, Dave, Soni, Jain, Agarwal, Varma: DeepXML, WSDM 2021"
     presets: ClassVar[Mapping[str, Patch]] = {
@@ -201,94 +323,22 @@ class Astec(Method[AstecConfig]):
     }
 
     def fit(self, data: Dataset, run: Run) -> AstecPredictor:
-        stages, c = self.stages(data, run), self.config
-        extreme = stages["extreme"]
-        arrays = {"E": stages["surrogate"]["E"], **{name: extreme[name] for name in ("R", "b", "W", "bias")}}
-        return AstecPredictor(arrays, _neighbours(stages["neighbours"], c.centroid_weight), c.beta, c.top)
-
-    def stages(self, data: Dataset, run: Run) -> Mapping[str, Stage]:
-        c, clean = self.config, run.unaugmented
-        seen = (data,) if clean is data else (data, clean)
-        loss = {"dropout": c.dropout, "prior_bias": c.prior_bias}
-        first = {"dim": c.dim, "start": c.start, "clusters": c.clusters, "reduction": c.reduction}
-        surrogate = run.stage(
-            "surrogate", lambda work: self._surrogate(data, clean, work),
-            data=seen, config={**first, **loss, "training": c.surrogate}, shared=True,
-        )  # fmt: skip
-        neighbours = run.stage(
-            "neighbours", lambda _: _index(data, surrogate["E"]), data=data, after=[surrogate], seeded=False
-        )
-        lists = {
-            "centroid_weight": c.centroid_weight, "length": c.shortlist_length, "random": c.random_negatives
-        }  # fmt: skip
-        extreme = run.stage(
-            "extreme", lambda work: self._extreme(data, surrogate, neighbours, work),
-            data=data, config={**lists, **loss, "training": c.extreme}, after=[surrogate, neighbours],
-        )  # fmt: skip
-        return {"surrogate": surrogate, "neighbours": neighbours, "extreme": extreme}
+        c = self.config
+        module1 = run.stage(surrogate, data)
+        module2 = run.stage(neighbours, data)
+        module4 = run.stage(extreme, data)
+        arrays: dict[str, Any] = {"E": module1["E"]}
+        for name in ("R", "b", "W", "bias"):
+            arrays[name] = module4[name]
+        return AstecPredictor(arrays, Neighbours.of(module2, c.centroid_weight), c.beta, c.top)
 
     def estimate_memory(self, data: Dataset) -> int:
-        c, K = self.config, cluster_count(data.label_count, self.config.clusters)
+        c = self.config
+        K = cluster_count(data.label_count, c.clusters)
         length = min(c.shortlist_length, data.label_count)
-        modules = cascade_memory(data, c.dim, K, length + c.random_negatives, length, c.extreme.batch_size, frozen=True)
-        indices = 2 * (len(data.train) + data.label_count) * 4 * (c.dim + 100)  # vectors and links, also as a stage
-        return modules + indices + 60 * min(POINTS_AT_ONCE, len(data.train)) * length
-
-    def _surrogate(self, data: Dataset, clean: Dataset, work: StageWork) -> dict[str, Any]:
-        """Module I: E, learnt by finding clusters of labels that share points or neighbours."""
-        c, points = self.config, learnable(data.train)
-        walk = None
-        if clean.label_frequency.max() <= NO_WALK_ABOVE:
-            walk = by_row(random_walk_graph(clean.train.Y, 50, 0.2, None, 10, work.seed))
-        centroids = sparse_centroids(clean.train.Y, clean.train.X, graph=walk)
-        clustering = balanced_clusters(centroids, cluster_count(data.label_count, c.clusters), seed=work.seed)
-        E = TokenEmbeddings(data.feature_count, c.dim, lazy=True)
-        if c.start == "words":
-            with torch.no_grad():  # as long as the rows of an E that starts at random
-                E.weight.copy_(torch.from_numpy(math.sqrt(2) * learn_vectors(clean.train.X, c.dim, work.seed)))
-        targets = meta_targets(targets_of(points), clustering)
-        labels = self._labels(clustering.K, targets.nnz / max(1, math.prod(targets.shape)))
-        task = RankAll(AstecEncoder(c.dim, c.dropout, E), labels, c.reduction)
-        train(task, Points(points.X, targets), c.surrogate, work, "surrogate")
-        return {"E": as_array(E.weight)}
-
-    def _extreme(self, data: Dataset, surrogate: Stage, neighbours: Stage, work: StageWork) -> dict[str, Any]:
-        """Modules III and IV: free vectors from nothing, on nearest labels, positives and random ones."""
-        c, points, L = self.config, learnable(data.train), data.label_count
-        f = coarse(points.X, surrogate["E"])
-        listed = _neighbours(neighbours, c.centroid_weight).labels(f, c.shortlist_length)
-        candidates = Candidates.of_labels(listed, L, with_positives=True, random=c.random_negatives)
-        encoder = AstecEncoder(c.dim, c.dropout)
-        labels = self._labels(L, points.Y.nnz / (len(points) * min(L, c.shortlist_length + c.random_negatives)))
-        task = RankShortlist(encoder, labels, "batch")
-        train(task, Points(f, targets_of(points), candidates), c.extreme, work, "extreme")
-        W, bias = all_classifiers(task, L)
-        return {"R": as_array(encoder.fine.W()), "b": as_array(encoder.fine.bias), "W": W, "bias": bias}
-
-    def _labels(self, count: int, share: float) -> FreeLabels:
-        labels = FreeLabels(count, self.config.dim)
-        if self.config.prior_bias and labels.bias is not None:
-            with torch.no_grad():
-                labels.bias.weight.add_(log_odds(share))
-        return labels
-
-
-def coarse(X: sp.csr_array, E: Floats) -> Floats:
-    """f = ReLU(E x)."""
-    return torch.relu(embed(X, E)).numpy()
-
-
-def _index(data: Dataset, E: Floats) -> dict[str, Any]:
-    """Module II: where labels and training points lie. (Neighbour votes use 100 points, as efSearch has it.)"""
-    f, Y = coarse(data.train.X, E), data.train.Y
-    centroids = HNSWShortlister.of(dense_centroids(Y, f), M=100, ef_construction=300, ef_search=400)
-    owners = pattern(Y)
-    points = HNSWShortlister.of(f, owners, neighbours=100, vote="sum", M=50, ef_construction=50, ef_search=100)
-    return {"centroids": pack(centroids), "points": pack(points)}
-
-
-def _neighbours(packed: Mapping[str, Any], centroid_weight: float) -> Neighbours:
-    centroids, points = unpack(packed["centroids"]), unpack(packed["points"])
-    assert isinstance(centroids, HNSWShortlister)
-    assert isinstance(points, HNSWShortlister)
-    return Neighbours(centroids, points, centroid_weight)
+        candidates = length + c.random_negatives
+        modules = cascade_memory(data, c.dim, K, candidates, length, c.extreme.batch_size, frozen=True)
+        # Vectors and links, in memory and once more as a stage's output.
+        indices = 2 * (len(data.train) + data.label_count) * 4 * (c.dim + 100)
+        lists = 60 * min(POINTS_AT_ONCE, len(data.train)) * length
+        return modules + indices + lists

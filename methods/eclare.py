@@ -1,9 +1,9 @@
 """ECLARE (Mittal et al., WWW 2021): a graph of labels in clusters, classifiers, negatives and predictions.
 
 Module I learns token embeddings E on clusters of labels, Module II a shortlister on new clusters, Module III starts the
-label classifiers at their neighbourhood in the graph, Module IV trains them on shortlists; GAME spreads what is
-predicted along the graph. docs/eclare.md says where this follows the paper, where the authors' code, and what small
-data needs beyond both.
+label classifiers at their neighbourhood in the graph, Module IV trains them on shortlists; GAME spreads predictions
+along the graph. docs/eclare.md says where this follows the paper, where the authors' code, and what small data needs
+beyond both.
 """
 
 from __future__ import annotations
@@ -12,8 +12,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal
 
-import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 import torch
 from torch import Tensor, nn
@@ -21,7 +19,8 @@ from torch import Tensor, nn
 from xcbench.data import Dataset, Split, TopK
 from xcbench.data.matrices import unit_vectors
 from xcbench.evaluation.bins import mean_by_frequency
-from xcbench.kernels.sparse_rows import SparseRows
+from xcbench.kernels.arrays import Floats, Longs
+from xcbench.kernels.csr import SparseRows
 from xcbench.labels import (
     Clustering,
     balanced_clusters,
@@ -47,9 +46,8 @@ from xcbench.nn import (
     TokenEmbeddings,
     weighted_sums,
 )
-from xcbench.plugins import Ablation, Method, Run, Stage, StageWork, register_method
-from xcbench.plugins.contract import Patch
-from xcbench.shortlist import BeamShortlister, Game, GameMode, beam_width
+from xcbench.plugins import Ablation, Method, Patch, Run, StageWork, Values, register_method, stage
+from xcbench.shortlist import BeamShortlister, Game, GameConfig, beam_width
 from xcbench.shortlist.predictors import BeamPredictor, CascadePredictor, FixedEncoder, as_array, folded
 from xcbench.train import (
     Candidates,
@@ -69,9 +67,6 @@ from xcbench.train import (
     train,
 )
 
-Floats = npt.NDArray[np.float32]
-Longs = npt.NDArray[np.int64]
-
 
 @dataclass(frozen=True)
 class ClassifierConfig:
@@ -83,16 +78,16 @@ class ClassifierConfig:
     """GALE, z2 = E_G(G E z)_l, and so on for higher powers of G, each with a block of its own."""
     layer: Literal["gale", "gcn", "lightgcn"] = "gale"
     refinement: bool = True
-    """z3, one free vector a label, or a cluster in Module II."""
+    """z3, one free vector per label, or per cluster in Module II."""
     start: Literal["graph", "text"] = "graph"
     """Where z3 starts: at (G E z)_l, or at E z_l."""
     mixture: Literal["attention", "sum"] = "attention"
     fitted_bias: bool = True
-    """A free bias a label; all start where the untrained loss is least. The paper has no biases."""
+    """A free bias per label; all start where the untrained loss is least. The paper has no biases."""
 
 
 def _training(lr: float, epochs: int, min_steps: int) -> Training:
-    """Blocks and attention, which all labels share, learn slowest: small data is learnt by heart there first."""
+    """Blocks and attention, which all labels share, learn slowest: on small data they overfit first."""
     return replace(scaled_training(lr, epochs, min_steps), label_lr_factor=0.3, block_lr_factor=0.1)
 
 
@@ -102,11 +97,11 @@ class EclareConfig:
 
     dim: int = 300
     clusters: int | None = None
-    """K, cut to the number of labels; by default the power of two nearest to three labels a cluster."""
+    """K, cut to the number of labels; by default the power of two nearest to three labels per cluster."""
     cluster_factor: float = 1.0
     """Multiplies K."""
     clusters_by: Literal["graph", "points", "chance"] = "graph"
-    """Centroids G c, centroids c, or nothing at all."""
+    """Clusters of centroids smoothed along the graph (G c), of plain centroids (c), or random ones."""
     beam: int | None = None
     """B, in clusters; by default as many as hold `shortlist_length` labels."""
     shortlist_length: int = 150
@@ -114,15 +109,13 @@ class EclareConfig:
     """Module IV's candidates: from Module II, or by PageRank from a point's true labels."""
     expand: bool = True
     """Whether the neighbours of a training point's candidates are candidates too."""
-    game: GameMode = "code"
-    """GAME's form, for clusters and for labels: the authors' code's, the paper's, or none."""
-    game_power: float = 0.25
-    """GAME spreads labels' probabilities raised to this power; the paper has 1. Those of a free E fall steeply."""
+    game: GameConfig = field(default_factory=lambda: GameConfig(power=0.25))
+    """Mode of GAME for clusters and labels; power for labels only. With a learning E, probabilities fall steeply."""
     freeze: bool = False
-    """Keep E fixed after Module I. The paper does; small data needs an E that learns on."""
+    """Keep E fixed after Module I. The paper does; small data needs an E that keeps learning."""
     reduction: Literal["mean", "batch"] = "batch"
     embedding_scale: float = 2.0
-    """How long E's random start is: a multiple of Kaiming's, which the paper has."""
+    """Length of E's random start: a multiple of Kaiming's, which the paper has."""
     graph: LabelGraph = field(default_factory=LabelGraph)
     """Section 3.1. Head labels are also clustered among themselves; `farthest` counts from Module II on."""
     classifier: ClassifierConfig = field(default_factory=ClassifierConfig)
@@ -131,54 +124,356 @@ class EclareConfig:
     extreme: ModuleConfig = field(default_factory=lambda: ModuleConfig(_training(0.02, 6, 600)))
 
     def __post_init__(self) -> None:
-        if any(size is not None and size < 1 for size in (self.dim, self.clusters, self.beam, self.shortlist_length)):
+        sizes = (self.dim, self.clusters, self.beam, self.shortlist_length)
+        if any(size is not None and size < 1 for size in sizes):
             raise ValueError("dim, clusters, beam and shortlist_length are at least 1")
         if not self.cluster_factor > 0:
             raise ValueError(f"cluster_factor is greater than 0, got {self.cluster_factor}")
-        if not 0 < self.game_power <= 1:
-            raise ValueError(f"game_power is greater than 0 and at most 1, got {self.game_power}")
         if self.classifier.hops < 1:
             raise ValueError(f"classifier.hops is at least 1, got {self.classifier.hops}")
 
 
-def _paper(dim: int, clusters: int, beam: int, first_lr: float, lr: float) -> Patch:
-    """The settings of the official configs."""
-    own: dict[str, Any] = {"dim": dim, "clusters": clusters, "beam": beam, "freeze": True, "reduction": "mean"}
-    own |= {"classifier.fitted_bias": False, "embedding_scale": 1.0, "game_power": 1.0}
-    for name, rate, epochs in (("surrogate", first_lr, 20), ("shortlister", lr, 10), ("extreme", lr, 10)):
-        own |= {f"{name}.dropout": 0.2, f"{name}.training": official_training(rate, epochs)}
-    return own
+# Section 3.1: the label graph.
+
+COUNTS = (
+    "graph.counts",
+    "graph.walk_length",
+    "graph.restart",
+    "graph.head_threshold",
+    "graph.top",
+)
+"""The settings of G^c before there are label vectors."""
+
+
+@stage(settings=COUNTS, data="unaugmented", shared=True)
+def graph(work: StageWork[EclareConfig]) -> Values:
+    """G^c: how often a random walk from one label visits another."""
+    return {"graph": work.config.graph.count(work.unaugmented.train.Y, work.seed)}
+
+
+# Section 3.2: label classifiers.
 
 
 class LabelClassifiers(nn.Module):
     """w_l = sum_j alpha_lj z^j_l with z1 = E_L(E z_l), z2 = E_G((G E z)_l) and a free z3_l."""
 
     def __init__(
-        self, text: NeighbourText | None, blocks: Sequence[nn.Module], z3: LabelBank | None, bias: LabelBank | None,
+        self,
+        text: NeighbourText | None,
+        blocks: Sequence[nn.Module],
+        z3: LabelBank | None,
+        bias: LabelBank | None,
         attention: ComponentAttention | None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__()
-        self.text, self.blocks, self.z3, self.bias, self.attention = text, nn.ModuleList(blocks), z3, bias, attention
+        self.text = text
+        self.blocks = nn.ModuleList(blocks)
+        self.z3 = z3
+        self.bias = bias
+        self.attention = attention
 
     def components(self, labels: Longs | None) -> list[Tensor]:
-        r = [] if self.text is None else self.text(labels)
-        z = [block(r_k) for block, r_k in zip(self.blocks, r, strict=True)]
-        return z if self.z3 is None else [*z, self.z3(labels)]
+        """z1, z2, ... and z3, each [labels, D], as far as there are such."""
+        z: list[Tensor] = []
+        if self.text is not None:
+            for block, r in zip(self.blocks, self.text(labels), strict=True):
+                z.append(block(r))
+        if self.z3 is not None:
+            z.append(self.z3(labels))
+        return z
 
     def forward(self, labels: Longs | None) -> tuple[Tensor, Tensor | None]:
+        """Classifiers and biases of the labels given; None means all labels."""
         z = self.components(labels)
         w = sum(z[1:], z[0]) if self.attention is None else self.attention(*z)
-        return w, None if self.bias is None else self.bias(labels)
+        bias = None if self.bias is None else self.bias(labels)
+        return w, bias
 
     @torch.no_grad()
     def strengths(self) -> dict[str, Floats]:
-        """How much of each classifier its components make up: their weights times their lengths (Figure 9)."""
-        orders = [] if self.text is None else self.text.orders
-        names = ["LTE" if k == 0 else "GALE" if k == 1 else f"GALE, {k} hops" for k in orders]
+        """How much each component adds to each classifier: its weight times its length (Figure 9)."""
         z = self.eval().components(None)
         lengths = torch.stack([torch.linalg.vector_norm(part, dim=1) for part in z], 1)
         parts = lengths if self.attention is None else lengths * self.attention.weights(*z)
-        return dict(zip([*names, "refinement"], parts.T.cpu().numpy(), strict=False))
+        return dict(zip(self._component_names(), parts.T.cpu().numpy(), strict=True))
+
+    def _component_names(self) -> list[str]:
+        names = []
+        if self.text is not None:
+            known = {0: "LTE", 1: "GALE"}
+            names += [known.get(order, f"GALE, {order} hops") for order in self.text.orders]
+        if self.z3 is not None:
+            names.append("refinement")
+        return names
+
+
+def label_classifiers(
+    c: EclareConfig,
+    E: TokenEmbeddings,
+    Z: sp.csr_array | None,
+    G: sp.csr_array,
+    dropout: float,
+    in_surrogate: bool = False,
+) -> LabelClassifiers:
+    """Classifiers of the labels (or clusters) with text Z and graph G. Module I has no refinement vectors."""
+    count = G.shape[0]
+    bias = LabelBank(count) if c.classifier.fitted_bias else None
+    if Z is None:
+        free = LabelBank(count, c.dim, _random_start(count, c.dim))
+        return LabelClassifiers(None, [], free, bias, _attention(c, 1, dropout))
+
+    first_order = 0 if c.classifier.text else 1
+    orders = range(first_order, c.classifier.hops + 1)
+    frozen = not in_surrogate and c.freeze
+    text = NeighbourText(E, Z, G, orders, frozen)
+    z3 = None
+    components = len(orders)
+    if not in_surrogate and c.classifier.refinement:
+        z3 = LabelBank(count, c.dim, _refinement_start(c, E, Z, G))
+        components += 1
+
+    attention = _attention(c, components, dropout)
+    blocks = [_embedding_block(c, order, dropout) for order in orders]
+    return LabelClassifiers(text, blocks, z3, bias, attention)
+
+
+def _attention(c: EclareConfig, components: int, dropout: float) -> ComponentAttention | None:
+    """What mixes the components; None where they are summed up."""
+    if c.classifier.mixture == "sum":
+        return None
+    return ComponentAttention(components, c.dim, dropout)
+
+
+def _embedding_block(c: EclareConfig, order: int, dropout: float) -> nn.Module:
+    """E_L (order 0) or E_G (order 1 and higher), or what replaces it."""
+    if c.classifier.layer == "lightgcn":
+        return Scale(c.dim)
+    if c.classifier.layer == "gcn" and order > 0:
+        return GraphConvolution(c.dim)
+    return ResidualBlock(c.dim, dropout)
+
+
+def _refinement_start(c: EclareConfig, E: TokenEmbeddings, Z: sp.csr_array, G: sp.csr_array) -> Tensor:
+    """Module III: refinement vectors start at the text of the label's neighbours."""
+    Ez = E.embed(SparseRows.of(Z))
+    if c.classifier.start == "text":
+        return Ez
+    return weighted_sums(SparseRows.of(G), Ez)
+
+
+def _random_start(count: int, dim: int) -> Tensor:
+    bound = dim**-0.5
+    return torch.empty(count, dim).uniform_(-bound, bound)
+
+
+# Section 3.3: clusters of labels (meta-labels), their classifiers, and the beam over them.
+
+
+def label_clusters(c: EclareConfig, centroids: sp.csr_array | Floats, data: Dataset, seed: int) -> Clustering:
+    """Balanced 2-means; head labels are clustered among themselves."""
+    K = cluster_count(data.label_count, c.clusters, c.cluster_factor)
+    if c.clusters_by == "chance":
+        return random_clusters(data.label_count, K, seed)
+    heads = data.label_frequency > c.graph.head_threshold
+    return balanced_clusters(centroids, K, heads, seed)
+
+
+def _smoothing_graph(c: EclareConfig, counts: sp.csr_array) -> sp.csr_array | None:
+    """The graph along which centroids are smoothed, if they are."""
+    if c.clusters_by != "graph":
+        return None
+    return c.graph.normalise(counts)
+
+
+def _cluster_classifiers(
+    c: EclareConfig,
+    E: TokenEmbeddings,
+    Z: sp.csr_array | None,
+    clustering: Clustering,
+    counts: sp.csr_array,
+    dropout: float,
+    in_surrogate: bool = False,
+) -> LabelClassifiers:
+    """Clusters as labels, with the text of all their members and the edges between these."""
+    G = c.graph.normalise(cluster_graph(counts, clustering, c.graph.top))
+    U = None if Z is None else meta_text(Z, clustering)
+    return label_classifiers(c, E, U, G, dropout, in_surrogate)
+
+
+def cluster_beam(c: EclareConfig, shortlister: Values) -> BeamShortlister:
+    """Module II's clusters, reranked by GAME."""
+    H = shortlister["H"]
+    K = len(H)
+    clustering = Clustering.of(shortlister["cluster_of"], K)
+    beam = beam_width(K, len(clustering.cluster_of), c.shortlist_length, c.beam)
+    G = c.graph.normalise(cluster_graph(shortlister["graph"], clustering, c.graph.top))
+    return BeamShortlister.of(H, clustering, beam, shortlister["bias"], Game(G, beam, c.game.mode))
+
+
+def training_candidates(
+    c: EclareConfig,
+    E: TokenEmbeddings,
+    points: Split,
+    shortlister: Values,
+    G: sp.csr_array,
+) -> Candidates:
+    """The labels against which each training point is ranked in Module IV."""
+    label_count = G.shape[0]
+    if c.negatives == "pagerank":
+        near = personalised_pagerank(G, points.Y, top=min(c.shortlist_length, label_count))
+        return Candidates.of_labels(TopK.from_csr(near).indices, label_count)
+
+    beam = cluster_beam(c, shortlister)
+    encoder = FixedEncoder(**shortlister["encoder"], E=as_array(E.weight))
+    members = beam.clustering.to_csr().T.tocsr()
+    if c.expand:
+        members = (members @ G).tocsr()
+    return Candidates(beam.clusters(encoder(points.X)).indices, SparseRows.of(members))
+
+
+# Section 3.5: training in four modules.
+
+CLUSTERS = ("clusters", "cluster_factor", "clusters_by")
+COMPONENTS = ("classifier.text", "classifier.hops", "classifier.layer", "classifier.mixture", "classifier.fitted_bias")
+"""All settings of the classifiers but those of the refinement vectors, which Module I does not have."""
+
+
+@stage(
+    settings=(
+        "dim",
+        "embedding_scale",
+        "reduction",
+        "graph.normalisation",
+        "graph.head_threshold",
+        "graph.top",
+        "surrogate",
+        *CLUSTERS,
+        *COMPONENTS,
+    ),
+    data=("data", "unaugmented"),
+    after=[graph],
+    shared=True,
+)
+def surrogate(work: StageWork[EclareConfig]) -> Values:
+    """Module I: E, learnt on the task of finding clusters of labels by their text and their neighbours' text."""
+    c = work.config
+    original = work.unaugmented
+    counts = work[graph]["graph"]
+    centroids = sparse_centroids(original.train.Y, original.train.X, graph=_smoothing_graph(c, counts))
+    clustering = label_clusters(c, centroids, original, work.seed)
+
+    train_points = learnable(work.data.train)
+    points = Points(train_points.X, meta_targets(targets_of(train_points), clustering))
+    dropout = c.surrogate.dropout
+    E = TokenEmbeddings(work.data.feature_count, c.dim, scale=c.embedding_scale)
+    labels = _cluster_classifiers(c, E, work.data.Z, clustering, counts, dropout, in_surrogate=True)
+    documents = DocumentEncoder(ResidualBlock(c.dim, dropout), E)
+    task = RankAll(documents, labels, c.reduction)
+    train(task, points, c.surrogate.training, work, "surrogate", fit_bias)
+    return {"E": as_array(E.weight)}
+
+
+@stage(
+    settings=("dim", "freeze", "reduction", "graph", "classifier", "shortlister", *CLUSTERS),
+    data=("data", "unaugmented"),
+    after=[surrogate],
+)
+def shortlister(work: StageWork[EclareConfig]) -> Values:
+    """Module II: clusters of labels that are near for E, and classifiers that find them."""
+    c = work.config
+    original = work.unaugmented
+    Z = work.data.Z
+    train_points = learnable(work.data.train)
+    E = TokenEmbeddings.of(work[surrogate]["E"])
+
+    Ez = None if Z is None else E.embed(SparseRows.of(Z)).numpy()
+    counts = c.graph.count(original.train.Y, work.seed, Ez)
+    document_vectors = unit_vectors(E.embed(SparseRows.of(original.train.X)).numpy())
+    centroids = dense_centroids(original.train.Y, document_vectors, _smoothing_graph(c, counts))
+    clustering = label_clusters(c, centroids, original, work.seed)
+
+    dropout = c.shortlister.dropout
+    documents, X = document_side(ResidualBlock(c.dim, dropout), E, train_points.X, c.freeze)
+    points = Points(X, meta_targets(targets_of(train_points), clustering))
+    labels = _cluster_classifiers(c, E, Z, clustering, counts, dropout)
+    task = RankAll(documents, labels, c.reduction)
+    train(task, points, c.shortlister.training, work, "shortlister", fit_bias)
+
+    H, bias = all_classifiers(task, clustering.K)
+    return {
+        "H": H,
+        "bias": bias,
+        "encoder": folded(documents.block),
+        "E": None if c.freeze else as_array(E.weight),
+        "graph": counts,
+        "cluster_of": clustering.cluster_of,
+        "LMI": information_lost(original.train.Y, clustering),
+    }
+
+
+@stage(
+    settings=(
+        "dim",
+        "freeze",
+        "reduction",
+        "beam",
+        "shortlist_length",
+        "game.mode",
+        "negatives",
+        "expand",
+        "graph.normalisation",
+        "graph.top",
+        "classifier",
+        "extreme",
+    ),
+    after=[surrogate, shortlister],
+)
+def extreme(work: StageWork[EclareConfig]) -> Values:
+    """Modules III and IV: classifiers that start at their neighbours' text, trained on shortlists."""
+    c = work.config
+    data = work.data
+    found = work[shortlister]
+    train_points = learnable(data.train)
+    G = c.graph.normalise(found["graph"])
+    E = TokenEmbeddings.of(work[surrogate]["E"] if c.freeze else found["E"])
+
+    dropout = c.extreme.dropout
+    documents, X = document_side(ResidualBlock(c.dim, dropout), E, train_points.X, c.freeze)
+    candidates = training_candidates(c, E, train_points, found, G)
+    points = Points(X, targets_of(train_points), candidates)
+    labels = label_classifiers(c, E, data.Z, G, dropout)
+    task = RankShortlist(documents, labels, c.reduction)
+    train(task, points, c.extreme.training, work, "extreme", fit_bias)
+
+    W, bias = all_classifiers(task, data.label_count)
+    return {
+        "W": W,
+        "bias": bias,
+        "encoder": folded(documents.block),
+        "E": None if c.freeze else as_array(E.weight),
+        "strengths": labels.strengths(),
+    }
+
+
+# The method: its variations, the paper's settings, and how its parts predict (section 3.4).
+
+
+def _paper(dim: int, clusters: int, beam: int, first_lr: float, lr: float) -> Patch:
+    """The settings of the official configs."""
+    patch: dict[str, Any] = {
+        "dim": dim,
+        "clusters": clusters,
+        "beam": beam,
+        "freeze": True,
+        "reduction": "mean",
+        "classifier.fitted_bias": False,
+        "embedding_scale": 1.0,
+        "game.power": 1.0,
+    }
+    for module, rate, epochs in (("surrogate", first_lr, 20), ("shortlister", lr, 10), ("extreme", lr, 10)):
+        patch[f"{module}.dropout"] = 0.2
+        patch[f"{module}.training"] = official_training(rate, epochs)
+    return patch
 
 
 @register_method("eclare")
@@ -187,6 +482,7 @@ class Eclare(Method[EclareConfig]):
 
     config_type = EclareConfig
     predictor_type = CascadePredictor
+    stages = (graph, surrogate, shortlister, extreme)
     can_ignore_pairs = True
     citation = "Mittal, Sachdeva, Agrawal, Agarwal, Kar, Varma: ECLARE, WWW 2021"
     ablations: ClassVar[Mapping[str, Ablation]] = {
@@ -196,7 +492,8 @@ class Eclare(Method[EclareConfig]):
         "pn": Ablation("ECLARE-PN", {"graph.normalisation": "perron"}),
         "ppr": Ablation("ECLARE-PPR", {"negatives": "pagerank"}),
         "nograph": Ablation(
-            "ECLARE-NoGraph", {"clusters_by": "points", "classifier.start": "text", "expand": False, "game": "off"}
+            "ECLARE-NoGraph",
+            {"clusters_by": "points", "classifier.start": "text", "expand": False, "game.mode": "off"},
         ),
         "nolte": Ablation("ECLARE-NoLTE", {"classifier.text": False}),
         "norefine": Ablation("ECLARE-NoRefine", {"classifier.refinement": False}),
@@ -204,8 +501,8 @@ class Eclare(Method[EclareConfig]):
         "k2": Ablation("ECLARE-k=2", {"classifier.hops": 2}),
         "8k": Ablation("ECLARE-8K", {"cluster_factor": 0.25}),
         "4x": Ablation("ECLARE with four times the clusters", {"cluster_factor": 4.0}),
-        "nogame": Ablation("ECLARE without GAME", {"game": "off"}),
-        "papergame": Ablation("ECLARE with the paper's GAME", {"game": "paper"}),
+        "nogame": Ablation("ECLARE without GAME", {"game.mode": "off"}),
+        "papergame": Ablation("ECLARE with the paper's GAME", {"game.mode": "paper"}),
         "plainclusters": Ablation("ECLARE, clusters without the graph", {"clusters_by": "points"}),
         "randomclusters": Ablation("ECLARE, clusters by chance", {"clusters_by": "chance"}),
     }
@@ -214,7 +511,7 @@ class Eclare(Method[EclareConfig]):
         "LF-WikiSeeAlsoTitles-320K": _paper(300, 2**17, 30, 0.01, 0.008),
         "LF-WikiTitles-500K": _paper(512, 2**17, 20, 0.01, 0.005),
         "LF-AmazonTitles-1.3M": _paper(512, 2**17, 50, 0.005, 0.004),
-        # Ours: on its slices these lengths cannot be told from the defaults, which take half as long again.
+        # Ours: on its slices not significantly different from the defaults, which take half as long again.
         "lf-debian-4k": {
             "surrogate.training.min_steps": 200,
             "shortlister.training.min_steps": 200,
@@ -223,168 +520,33 @@ class Eclare(Method[EclareConfig]):
     }
 
     def fit(self, data: Dataset, run: Run) -> CascadePredictor:
-        stages = self.stages(data, run)
-        surrogate, shortlister, extreme = (stages[name] for name in ("surrogate", "shortlister", "extreme"))
-        run.report("LMI", shortlister["LMI"])
-        run.report("component_weight", mean_by_frequency(extreme["strengths"], data.label_frequency))
-        found = self._beam(shortlister)
-        kept = self.config.beam or self.config.shortlist_length  # in labels now
-        game = Game(self.config.graph.normalise(shortlister["graph"]), kept, self.config.game, self.config.game_power)
-        frozen = self.config.freeze
-        first, second = (
-            FixedEncoder(**stage["encoder"], E=(surrogate if frozen else stage)["E"])
-            for stage in (shortlister, extreme)
-        )
-        return CascadePredictor(first, second, BeamPredictor.of(found, extreme["W"], extreme["bias"], game))
-
-    def stages(self, data: Dataset, run: Run) -> Mapping[str, Stage]:
-        c, clean = self.config, run.unaugmented
+        c = self.config
         if data.Z is None:
             run.log(f"dataset {data.name!r} has no label text: every classifier is a free vector")
-        seen = (data,) if clean is data else (data, clean)
-        counting = {key: value for key, value in vars(c.graph).items() if key not in ("farthest", "normalisation")}
-        made: dict[str, Any] = {"size": (c.dim, c.clusters, c.cluster_factor), "by": c.clusters_by}
-        made |= {"reduction": c.reduction, "normalisation": c.graph.normalisation}
-        fixed = {"graph": c.graph, "classifier": c.classifier, "freeze": c.freeze}
-        learnt = {key: value for key, value in vars(c.classifier).items() if key not in ("refinement", "start")}
-        graph = run.stage(
-            "graph",
-            lambda work: {"graph": c.graph.count(clean.train.Y, work.seed)},
-            data=clean,
-            config=counting,
-            shared=True,
-        )
-        surrogate = run.stage(
-            "surrogate", lambda work: self._surrogate(data, clean, graph, work), data=seen,
-            config={**made, "scale": c.embedding_scale, "classifier": learnt, "module": c.surrogate}, after=[graph],
-            shared=True,
-        )  # fmt: skip
-        shortlister = run.stage(
-            "shortlister", lambda work: self._shortlister(data, clean, surrogate, work), data=seen,
-            config={**made, **fixed, "module": c.shortlister}, after=[surrogate],
-        )  # fmt: skip
-        listed = {"beam": (c.beam, c.shortlist_length), "game": c.game, "negatives": c.negatives, "expand": c.expand}
-        extreme = run.stage(
-            "extreme", lambda work: self._extreme(data, surrogate, shortlister, work), data=data,
-            config={**listed, **fixed, "module": c.extreme},
-            after=[surrogate, shortlister],
-        )  # fmt: skip
-        return {"graph": graph, "surrogate": surrogate, "shortlister": shortlister, "extreme": extreme}
+
+        module1 = run.stage(surrogate, data)
+        module2 = run.stage(shortlister, data)
+        module4 = run.stage(extreme, data)
+        run.report("LMI", module2["LMI"])
+        run.report("component_weight", mean_by_frequency(module4["strengths"], data.label_frequency))
+
+        # Section 3.4: a beam over clusters, the labels in them, and GAME (xcbench/shortlist/game.py) over both.
+        beam_in_labels = c.beam or c.shortlist_length
+        G = c.graph.normalise(module2["graph"])
+        game = Game(G, beam_in_labels, c.game.mode, c.game.power)
+        predictor = BeamPredictor.of(cluster_beam(c, module2), module4["W"], module4["bias"], game)
+        first = FixedEncoder(**module2["encoder"], E=(module1 if c.freeze else module2)["E"])
+        second = FixedEncoder(**module4["encoder"], E=(module1 if c.freeze else module4)["E"])
+        return CascadePredictor(first, second, predictor)
 
     def estimate_memory(self, data: Dataset) -> int:
-        c, L = self.config, data.label_count
+        c = self.config
+        L = data.label_count
         K = cluster_count(L, c.clusters, c.cluster_factor)
-        beam = beam_width(K, L, c.shortlist_length, c.beam) * (1 if c.game == "off" else 2)
-        candidates = beam * L // K * (c.graph.top if c.expand else 1)
+        beam = beam_width(K, L, c.shortlist_length, c.beam)
+        if c.game.mode != "off":
+            beam *= 2
+        candidates = beam * L // K
+        if c.expand:
+            candidates *= c.graph.top
         return cascade_memory(data, c.dim, K, candidates, beam, c.extreme.training.batch_size, c.freeze)
-
-    def _surrogate(self, data: Dataset, clean: Dataset, graph: Stage, work: StageWork) -> dict[str, Any]:
-        """Module I: E, learnt on the task of finding clusters of labels by their text and their neighbours' text."""
-        c, split, counts = self.config, learnable(data.train), graph["graph"]
-        along = c.graph.normalise(counts) if c.clusters_by == "graph" else None
-        clustering = self._clusters(sparse_centroids(clean.train.Y, clean.train.X, graph=along), clean, work.seed)
-        points = Points(split.X, meta_targets(targets_of(split), clustering))
-        dropout = c.surrogate.dropout
-        E = TokenEmbeddings(data.feature_count, c.dim, scale=c.embedding_scale)
-        labels = self._meta_labels(E, data.Z, clustering, counts, dropout, surrogate=True)
-        task = RankAll(DocumentEncoder(ResidualBlock(c.dim, dropout), E), labels, c.reduction)
-        train(task, points, c.surrogate.training, work, "surrogate", fit_bias)
-        return {"E": as_array(E.weight)}
-
-    def _shortlister(self, data: Dataset, clean: Dataset, surrogate: Stage, work: StageWork) -> dict[str, Any]:
-        """Module II: clusters of labels that are near for E, and classifiers that find them."""
-        c, split, E = self.config, learnable(data.train), TokenEmbeddings.of(surrogate["E"])
-        Ez = None if data.Z is None else E.embed(SparseRows.of(data.Z)).numpy()
-        counts = c.graph.count(clean.train.Y, work.seed, Ez)
-        along = c.graph.normalise(counts) if c.clusters_by == "graph" else None
-        centroids = dense_centroids(clean.train.Y, unit_vectors(E.embed(SparseRows.of(clean.train.X)).numpy()), along)
-        clustering = self._clusters(centroids, clean, work.seed)
-        dropout = c.shortlister.dropout
-        documents, X = document_side(ResidualBlock(c.dim, dropout), E, split.X, c.freeze)
-        points = Points(X, meta_targets(targets_of(split), clustering))
-        labels = self._meta_labels(E, data.Z, clustering, counts, dropout)
-        task = RankAll(documents, labels, c.reduction)
-        train(task, points, c.shortlister.training, work, "shortlister", fit_bias)
-        H, bias = all_classifiers(task, clustering.K)
-        return {
-            "H": H, "bias": bias, "encoder": folded(documents.block), "E": None if c.freeze else as_array(E.weight),
-            "graph": counts, "cluster_of": clustering.cluster_of, "LMI": information_lost(clean.train.Y, clustering),
-        }  # fmt: skip
-
-    def _extreme(self, data: Dataset, surrogate: Stage, shortlister: Stage, work: StageWork) -> dict[str, Any]:
-        """Modules III and IV: classifiers that start at their neighbours' text, trained on shortlists."""
-        c, split, G = self.config, learnable(data.train), self.config.graph.normalise(shortlister["graph"])
-        E = TokenEmbeddings.of(surrogate["E"] if c.freeze else shortlister["E"])
-        dropout = c.extreme.dropout
-        documents, X = document_side(ResidualBlock(c.dim, dropout), E, split.X, c.freeze)
-        points = Points(X, targets_of(split), self._candidates(E, split, shortlister, G))
-        labels = self._labels(E, data.Z, G, dropout)
-        task = RankShortlist(documents, labels, c.reduction)
-        train(task, points, c.extreme.training, work, "extreme", fit_bias)
-        W, bias = all_classifiers(task, data.label_count)
-        return {
-            "W": W, "bias": bias, "encoder": folded(documents.block), "E": None if c.freeze else as_array(E.weight),
-            "strengths": labels.strengths(),
-        }  # fmt: skip
-
-    def _clusters(self, centroids: sp.csr_array | Floats, data: Dataset, seed: int) -> Clustering:
-        """Balanced 2-means; head labels by themselves."""
-        K = cluster_count(data.label_count, self.config.clusters, self.config.cluster_factor)
-        if self.config.clusters_by == "chance":
-            return random_clusters(data.label_count, K, seed)
-        return balanced_clusters(centroids, K, data.label_frequency > self.config.graph.head_threshold, seed)
-
-    def _meta_labels(
-        self, E: TokenEmbeddings, Z: sp.csr_array | None, clustering: Clustering, counts: sp.csr_array,
-        dropout: float, surrogate: bool = False,
-    ) -> LabelClassifiers:  # fmt: skip
-        """Clusters as labels, with the text of all their members and the edges between these."""
-        G = self.config.graph.normalise(cluster_graph(counts, clustering, self.config.graph.top))
-        return self._labels(E, None if Z is None else meta_text(Z, clustering), G, dropout, surrogate)
-
-    def _labels(
-        self, E: TokenEmbeddings, Z: sp.csr_array | None, G: sp.csr_array, dropout: float, surrogate: bool = False,
-    ) -> LabelClassifiers:  # fmt: skip
-        """Classifiers of the labels with text Z and graph G."""
-        c, D = self.config.classifier, self.config.dim
-        free = Z is None or (c.refinement and not surrogate)
-        orders = () if Z is None else range(0 if c.text else 1, c.hops + 1)
-        text = None if Z is None else NeighbourText(E, Z, G, orders, frozen=self.config.freeze and not surrogate)
-        z3 = LabelBank(G.shape[0], D, self._start(E, Z, G)) if free else None
-        attention = ComponentAttention(len(orders) + free, D, dropout) if c.mixture == "attention" else None
-        bias = LabelBank(G.shape[0]) if c.fitted_bias else None
-        return LabelClassifiers(text, [self._block(k, dropout) for k in orders], z3, bias, attention)
-
-    def _block(self, order: int, dropout: float) -> nn.Module:
-        """E_L (order 0) or E_G, or what takes its place."""
-        if self.config.classifier.layer == "lightgcn":
-            return Scale(self.config.dim)
-        if self.config.classifier.layer == "gcn" and order:
-            return GraphConvolution(self.config.dim)
-        return ResidualBlock(self.config.dim, dropout)
-
-    def _start(self, E: TokenEmbeddings, Z: sp.csr_array | None, G: sp.csr_array) -> Tensor:
-        """Module III."""
-        if Z is None:
-            bound = self.config.dim**-0.5
-            return torch.empty(G.shape[0], self.config.dim).uniform_(-bound, bound)
-        Ez = E.embed(SparseRows.of(Z))
-        return Ez if self.config.classifier.start == "text" else weighted_sums(SparseRows.of(G), Ez)
-
-    def _beam(self, shortlister: Stage) -> BeamShortlister:
-        """Module II's clusters behind GAME."""
-        c, H = self.config, shortlister["H"]
-        clustering = Clustering.of(shortlister["cluster_of"], len(H))
-        beam = beam_width(len(H), len(clustering.cluster_of), c.shortlist_length, c.beam)
-        G = self.config.graph.normalise(cluster_graph(shortlister["graph"], clustering, c.graph.top))
-        return BeamShortlister.of(H, clustering, beam, shortlister["bias"], Game(G, beam, c.game))
-
-    def _candidates(self, E: TokenEmbeddings, split: Split, shortlister: Stage, G: sp.csr_array) -> Candidates:
-        """What each training point is held against in Module IV."""
-        if self.config.negatives == "pagerank":
-            near = personalised_pagerank(G, split.Y, top=min(self.config.shortlist_length, G.shape[0]))
-            return Candidates.of_labels(TopK.from_csr(near).indices, G.shape[0])
-        found, encode = self._beam(shortlister), FixedEncoder(**shortlister["encoder"], E=as_array(E.weight))
-        members = found.clustering.to_csr().T.tocsr()
-        members = (members @ G).tocsr() if self.config.expand else members
-        return Candidates(found.clusters(encode(split.X)).indices, SparseRows.of(members))

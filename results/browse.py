@@ -14,21 +14,24 @@
 # Figures say how often a method is right; reading says how it is wrong. Two runs side by side on the same test
 # points: `+` marks a true label, `.` a pair that the filter leaves out of account (the point itself, or the mirror of a
 # training pair).
+#
+# The store here keeps predictions of these two runs only, the first five of each point. To read others, run them
+# (`xcbench run`) and set `store = Store()`.
 
 # %%
 import numpy as np
 
 import xcbench
+from xcbench.evaluation import Truth
 from xcbench.report.notebooks import runs_on, side_by_side
 from xcbench.runner.store import Store
-from xcbench.evaluation import Truth, evaluate
 
 store = Store("runs")
 data = xcbench.load_dataset("lf-debian-4k")
-found = runs_on(store, data.name)
-pair = {name: found[name][0] for name in ("knn", "knn + text")}
+runs = runs_on(store, data.name)
+pair = {name: runs[name][0] for name in ("knn", "knn + text")}
 truth = Truth.of(data)
-scores = {name: evaluate(record.predictions(), truth).per_point("P@5").numerator for name, record in pair.items()}
+scores = {name: record.evaluate(truth, ["P@5"]).per_point("P@5").numerator for name, record in pair.items()}
 
 # %% [markdown]
 # ## Where the second run helps most
@@ -58,4 +61,4 @@ for point in np.random.default_rng(0).choice(lost, 4, replace=False):
 # ## One point of your choice
 
 # %%
-print(side_by_side(pair, data, 7, k=8))
+print(side_by_side(pair, data, 7))

@@ -11,8 +11,8 @@
 # %% [markdown]
 # # Compare methods on a dataset
 #
-# Which method is better, on which labels, and can one tell? Everything is computed from stored predictions; no
-# method runs here. To look at runs of your own, set `store = Store()` (the one in `XCBENCH_HOME`) and the dataset.
+# Which method is better, on which labels, and is the difference significant? Everything is computed from stored runs;
+# no method runs here. To look at runs of your own, set `store = Store()` (the one in `XCBENCH_HOME`) and the dataset.
 
 # %%
 # %matplotlib inline
@@ -20,25 +20,24 @@ import numpy as np
 import pandas as pd
 
 import xcbench
+from xcbench.data import TopK
+from xcbench.evaluation import evaluate
 from xcbench.report import experiments
 from xcbench.report.notebooks import differences, name_of, runs_on
 from xcbench.report.plot_style import canvas
 from xcbench.report.plots import bin_bars
 from xcbench.runner.store import Store
-from xcbench.data import TopK
-from xcbench.evaluation import evaluate
 from xcbench.shortlist.blend import blend
 
 store = Store("runs")
 data = xcbench.load_dataset("lf-debian-4k")
 rows = {(row.method, row.ablation) for row in experiments.load("eclare/table2").rows}
-runs = {
-    name: records
-    for name, records in runs_on(store, data.name).items()
-    if (records[0].method, records[0].ablations) in rows
-    and not records[0].overrides  # `ablations` is about those
-    and records[0].ensemble == 1
-}
+runs = {}
+for name, records in runs_on(store, data.name).items():
+    first = records[0]
+    is_in_table = (first.method, first.ablations) in rows
+    if is_in_table and not first.overrides and first.ensemble == 1:  # `ablations` is about the others
+        runs[name] = records
 print(f"{data.name}: {len(data.train):,} training points, {len(data.test):,} test points, {data.label_count:,} labels")
 
 # %% [markdown]
@@ -50,21 +49,25 @@ print(f"{data.name}: {len(data.train):,} training points, {len(data.test):,} tes
 frame = xcbench.results(store)
 frame["name"] = [name_of(store.find(run)) for run in frame["run"]]
 frame = frame[(frame["dataset"] == data.name) & frame["name"].isin(runs)].copy()
-frame["shown"] = [f"{value:.2f} ±{(high - low) / 2:.2f}" for value, low, high in zip(frame["value"], frame["low"], frame["high"])]
+half_width = (frame["high"] - frame["low"]) / 2
+frame["shown"] = [f"{value:.2f} ±{half:.2f}" for value, half in zip(frame["value"], half_width)]
 metrics = ["P@1", "P@5", "PSP@1", "PSP@5", "nDCG@5", "R@10", "R@100", "C@5"]
-frame.pivot_table(index="name", columns="metric", values="shown", aggfunc="first")[metrics].sort_values("P@1", ascending=False)
+table = frame.pivot_table(index="name", columns="metric", values="shown", aggfunc="first")
+table[metrics].sort_values("P@1", ascending=False)
 
 # %% [markdown]
 # What the runs cost, on the machine that the records name:
 
 # %%
-costs = frame.drop_duplicates("run").set_index("name")[["train_seconds", "predict_seconds", "peak_memory", "model_bytes"]]
-costs.assign(
-    train_s=costs["train_seconds"].round(2),
-    predict_ms=(1000 * costs["predict_seconds"] / len(data.test)).round(3),
-    peak_mb=(costs["peak_memory"] / 1e6).round(),
-    model_mb=(costs["model_bytes"] / 1e6).round(2),
-)[["train_s", "predict_ms", "peak_mb", "model_mb"]]
+costs = frame.drop_duplicates("run").set_index("name")
+pd.DataFrame(
+    {
+        "train_s": costs["train_seconds"].round(2),
+        "predict_ms": (1000 * costs["predict_seconds"] / len(data.test)).round(3),
+        "peak_mb": (costs["peak_memory"] / 1e6).round(),
+        "model_mb": (costs["model_bytes"] / 1e6).round(2),
+    }
+)
 
 # %% [markdown]
 # ## Rare and popular labels
@@ -82,10 +85,10 @@ with canvas(8.5, 3.6) as (picture, (axes,)):
 picture
 
 # %% [markdown]
-# ## Who differs from whom
+# ## Which pairs differ
 #
-# Row minus column in PSP@1, paired over the test points, for the 14 best. A pair that cannot be told apart (paired
-# bootstrap, Holm-corrected over all pairs, 5%) is marked `=` and left white.
+# Row minus column in PSP@1, paired over the test points, for the 14 best. A pair that is not significantly different
+# (paired bootstrap, Holm-corrected over all pairs, 5%) is marked `=` and left white.
 
 # %%
 leading = sorted(runs, key=lambda name: -runs[name][0].metrics["PSP@1"].value)[:14]
@@ -109,11 +112,12 @@ picture
 # ## What they know together
 #
 # Methods that see label text, one model each, and their predictions fused: the label at place r gets 1 / (1 + r) from
-# each of them. What the fusion has and no row does is how far a single model could still go; the last row, one model and
-# a ranker of words behind it, has gone most of that way.
+# each of them. What the fusion has and no row does is how far a single model could still go; the last row, one model
+# and a ranker of words behind it, has gone most of that way.
 
 # %%
-sees_text = [name for name in runs if name in ("eclare", "decaf", "siamese", "knn + text") or name.endswith("+ metadata")]
+sees_text = ["eclare", "decaf", "siamese", "knn + text"]
+sees_text = [name for name in runs if name in sees_text or name.endswith("+ metadata")]
 
 
 def votes(predictions):
@@ -121,8 +125,10 @@ def votes(predictions):
     return TopK(predictions.indices, worth.astype(np.float32))
 
 
-listed = {name: runs[name][0].predictions() for name in sees_text}
-listed["fused"] = blend([votes(predictions) for predictions in listed.values()], k=20)
-listed["eclare + filtered + sparse"] = runs["eclare + filtered + sparse"][0].predictions()
+fused = blend([votes(runs[name][0].predictions()) for name in sees_text], k=20)
 together = ["P@1", "P@5", "PSP@1", "PSP@5", "R@10"]
-pd.DataFrame({name: evaluate(predictions, data, together).values() for name, predictions in listed.items()}).T.round(2)
+values = {name: runs[name][0].evaluate(data, together).values() for name in sees_text}
+values["fused"] = evaluate(fused, data, together).values()
+last = "eclare + ignore-filtered + sparse"
+values[last] = runs[last][0].evaluate(data, together).values()
+pd.DataFrame(values).T.round(2)

@@ -1,7 +1,7 @@
 """Make what this folder holds: `make results`. Runs what is missing, then renders everything anew.
 
-The tables and figures are those with at least one run. `runs/` keeps all of these, without models and with the first
-20 predictions of each point, so that a machine which has only some of the runs renders the others from there.
+The tables and figures are those with at least one run. `runs/` keeps summaries of all these runs: no models, and only
+the hits in the first 20 places. A machine which has only some of the runs renders the others from there.
 """
 
 from __future__ import annotations
@@ -15,20 +15,38 @@ from pathlib import Path
 import jupytext
 import nbclient
 
+from xcbench.data.embedded import embedded_names
+from xcbench.files import atomic_file
 from xcbench.report import claims, experiments, grid, plots, render, tables
 from xcbench.report.experiments import Experiment
-from xcbench.report.notebooks import keep_summary
+from xcbench.report.notebooks import name_of
 from xcbench.report.scores import DatasetRuns
-from xcbench.runner.store import Record, Store
+from xcbench.report.summaries import keep_summary
 from xcbench.report.tradeoff import draw_tradeoff
-from xcbench.files import atomic_file
+from xcbench.runner.store import Record, Store
 
 HERE = Path(__file__).parent
-DATASETS = ("lf-debian-4k", "lf-debian-12k", "lf-wordnet-27k")
+DATASETS = tuple(embedded_names())
+
+SHOWN_PREDICTIONS = {
+    "lf-debian-4k": {
+        # `browse` prints the first five.
+        "knn": 5,
+        # `compare` fuses these, down to place 20.
+        "knn + text": 20,
+        "bonsai + metadata": 20,
+        "dismec + metadata": 20,
+        "parabel + metadata": 20,
+        "siamese": 20,
+        "decaf": 20,
+        "eclare": 20,
+    },
+}
+"""How many predictions the notebooks show, by dataset and name of a run. No other run keeps predictions here."""
 
 
-class Kept(Store):
-    """What this folder keeps of runs, and in front of it the full records of this machine."""
+class SummariesAndFullRecords(Store):
+    """What this folder keeps of runs; where this machine has the full record, that one instead."""
 
     def __init__(self, full: Store) -> None:
         super().__init__(HERE / "runs")
@@ -39,7 +57,9 @@ class Kept(Store):
 
     def records(self) -> Iterator[Record]:
         yield from self.full.records()
-        yield from (record for record in super().records() if record.id not in self.full)
+        for record in super().records():
+            if record.id not in self.full:
+                yield record
 
 
 def main() -> None:
@@ -48,6 +68,7 @@ def main() -> None:
     parser.add_argument("--store", help="the store of full records (default: the one in XCBENCH_HOME)")
     parser.add_argument("--run", choices=("missing", "none"), default="missing", help="none: render what has run")
     options = parser.parse_args()
+
     store = Store(options.store)
     for dataset in options.datasets:
         refresh(dataset, store, run=options.run == "missing")
@@ -57,48 +78,65 @@ def main() -> None:
 
 
 def refresh(dataset: str, full: Store, run: bool) -> None:
-    """Everything about one dataset."""
-    folder, kept = HERE / dataset, Kept(full)
+    """Render everything about one dataset, and keep summaries of the runs behind it."""
+    folder = HERE / dataset
     shutil.rmtree(folder, ignore_errors=True)
-    shelf = DatasetRuns.of(dataset, kept)
+    dataset_runs = DatasetRuns.of(dataset, SummariesAndFullRecords(full))
+
     used: dict[str, Record] = {}
     for name in experiments.names():
         experiment = experiments.load(name)
         if run:
-            tables.run_missing(experiment, [DatasetRuns.of(dataset, full)], experiment.seeds, say=say)
-        rows = tables.runnable(experiment)
-        found = {r.id: r for row in rows for r in shelf.records(row, experiment.seeds).values()}
-        if found or not experiment.rows:
-            write(folder / name, experiment, shelf)
-            used |= found
-    draw_tradeoff(shelf, folder / "tradeoff.png")
-    keep(used, dataset, kept)
+            tables.run_missing(experiment, [DatasetRuns.of(dataset, full)], experiment.seeds, progress=log)
+        records = records_of(experiment, dataset_runs)
+        if records or not experiment.rows:
+            write(folder / name, experiment, dataset_runs)
+            used |= records
+
+    draw_tradeoff(dataset_runs, folder / "tradeoff.png")
+    keep(used, dataset_runs, full)
 
 
-def keep(used: dict[str, Record], dataset: str, kept: Kept) -> None:
-    """Summaries of these runs on a dataset, and of no others on it."""
-    for record in [record for record in Store(kept.folder).records() if record.dataset == dataset]:
-        if record.id not in used:
+def records_of(experiment: Experiment, dataset_runs: DatasetRuns) -> dict[str, Record]:
+    """The finished runs of an experiment on one dataset, by id."""
+    result = {}
+    for row in tables.runnable(experiment):
+        for record in dataset_runs.records(row, experiment.seeds).values():
+            result[record.id] = record
+    return result
+
+
+def keep(used: dict[str, Record], dataset_runs: DatasetRuns, full: Store) -> None:
+    """Keep summaries of these runs on a dataset, and of no others on it."""
+    data = dataset_runs.data
+    summaries = Store(HERE / "runs")
+    for record in list(summaries.records()):
+        if record.dataset == data.name and record.id not in used:
             shutil.rmtree(record.folder)
+
+    shown = SHOWN_PREDICTIONS.get(data.name, {})
     for record in used.values():
-        if record.id in kept.full:
-            keep_summary(record, Store(kept.folder))
+        if record.id in full:
+            keep_summary(record, summaries, data, predictions=shown.get(name_of(record), 0))
 
 
-def write(stem: Path, experiment: Experiment, shelf: DatasetRuns) -> None:
-    """The rendered table with its claims, tidy figures, and the picture where there is one."""
+def write(stem: Path, experiment: Experiment, dataset_runs: DatasetRuns) -> None:
+    """Write the rendered table with its claims, tidy figures, and the picture where there is one."""
     if experiment.rows:
-        table = tables.fill(experiment, shelf, experiment.seeds)
-        parts = [f"`xcbench table {experiment.name} --dataset {shelf.data.name}`\n", render.render([table], "md")]
+        table = tables.fill(experiment, dataset_runs, experiment.seeds)
+        parts = [
+            f"`xcbench table {experiment.name} --dataset {dataset_runs.data.name}`\n",
+            render.render([table], "md"),
+        ]
         if experiment.claims:
-            found = claims.judge_claims(experiment, [shelf], experiment.seeds)
-            parts.append(grid.as_markdown([claims.claims_grid(experiment, found)]))
+            findings = claims.judge_claims(experiment, [dataset_runs], experiment.seeds)
+            parts.append(grid.as_markdown([claims.claims_grid(experiment, findings)]))
         parts.append(provenance(table))
         put(stem.with_suffix(".md"), "\n".join(parts))
         put(stem.with_suffix(".csv"), render.render([table], "csv"))
     if experiment.figure:
         stem.parent.mkdir(parents=True, exist_ok=True)
-        plots.draw(experiment, shelf, experiment.seeds, stem.with_suffix(".png"))
+        plots.draw(experiment, dataset_runs, experiment.seeds, stem.with_suffix(".png"))
 
 
 def provenance(table: tables.Table) -> str:
@@ -106,19 +144,23 @@ def provenance(table: tables.Table) -> str:
     records = [record for row in table.rows for record in row.records]
     if not records:
         return ""
+
     days = sorted(record.finished[:10] for record in records)
+    when = days[0]
+    if days[-1] != days[0]:
+        when = f"{days[0]} to {days[-1]}"
     environment = records[0].environment
     packages = ", ".join(f"{name} {version}" for name, version in environment["packages"].items())
     return (
-        f"Runs of {days[0]}{f' to {days[-1]}' if days[-1] != days[0] else ''} with xcbench {environment['xcbench']}, "
+        f"Runs of {when} with xcbench {environment['xcbench']}, "
         f"Python {environment['python']}, {packages}; {environment['processor']}, {environment['threads']} threads, "
         f"{environment['device']}.\n"
     )
 
 
 def execute(source: Path) -> None:
-    """A notebook from its source, with its output."""
-    say(f"executing {source.name}")
+    """Write a notebook from its source, with its output."""
+    log(f"executing {source.name}")
     notebook = jupytext.read(source)
     nbclient.NotebookClient(notebook, timeout=600, resources={"metadata": {"path": str(HERE)}}).execute()
     for number, cell in enumerate(notebook.cells):
@@ -133,7 +175,7 @@ def put(path: Path, text: str) -> None:
         part.write_text(text.rstrip() + "\n", "utf-8")
 
 
-def say(line: str) -> None:
+def log(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 

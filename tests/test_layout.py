@@ -9,20 +9,17 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-GROUND = {"disk", "errors", "files", "ranks", "threads"}
-MAY_IMPORT = {
-    "data": set(),
-    "kernels": set(),
-    "labels": {"data", "kernels"},
-    "nn": {"kernels"},
-    "shortlist": {"data", "kernels", "labels", "nn"},
-    "train": {"data", "kernels", "nn", "shortlist"},
-    "evaluation": {"data", "kernels"},
-    "plugins": {"data", "methods"},
-    "runner": {"data", "kernels", "labels", "nn", "shortlist", "train", "evaluation", "plugins", "methods"},
-    "report": {"data", "kernels", "labels", "nn", "shortlist", "train", "evaluation", "plugins", "runner"},
-    "cli": {"data", "labels", "evaluation", "plugins", "runner", "report"},
-}
+GROUND = {"defaults", "disk", "errors", "files", "ranks", "threads"}
+
+
+def arrows() -> dict[str, set[str]]:
+    """What each room may import, as the table in CONTRIBUTING.md says."""
+    text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+    rows = re.findall(r"^\| `(\w+)` \|[^|]*\| ([^|]*) \|$", text, re.MULTILINE)
+    return {room: set(re.findall(r"\w+", imports)) for room, imports in rows}
+
+
+MAY_IMPORT = arrows()
 
 
 def rooms_imported_by(source: Path) -> set[str]:
@@ -44,14 +41,36 @@ def test_imports_go_one_way(room):
         assert rooms_imported_by(source) <= allowed, source
 
 
+def test_every_room_has_its_arrows():
+    rooms = {path.parent.name for path in (ROOT / "xcbench").glob("*/__init__.py")} - {"methods", "experiments"}
+    assert set(MAY_IMPORT) == rooms
+    assert {path.stem for path in (ROOT / "xcbench").glob("[!_]*.py")} == GROUND
+
+
+def test_the_arrows_lead_in_one_direction():
+    order = list(MAY_IMPORT)
+    for room, imports in MAY_IMPORT.items():
+        assert imports <= {*order[: order.index(room)], "methods"}, room
+
+
 def test_the_core_names_no_method():
     for source in (ROOT / "xcbench").rglob("*.py"):
         assert not re.search(r"(from|import) xcbench\.methods\.\w", source.read_text("utf-8")), source
 
 
-def test_every_room_says_what_lives_there():
+def test_methods_stand_below_the_runner_and_know_only_their_own_folder():
+    core = set(MAY_IMPORT) - {"runner", "report", "cli"}
+    for source in (ROOT / "methods").rglob("*.py"):
+        assert rooms_imported_by(source) <= core | GROUND, source
+        for node in ast.walk(ast.parse(source.read_text("utf-8"))):
+            assert not isinstance(node, ast.ImportFrom) or node.level <= 1, source
+
+
+def test_every_room_says_what_lives_there_and_what_it_may_import():
     for room in MAY_IMPORT:
-        assert ast.get_docstring(ast.parse((ROOT / "xcbench" / room / "__init__.py").read_text("utf-8"))), room
+        said = ast.get_docstring(ast.parse((ROOT / "xcbench" / room / "__init__.py").read_text("utf-8")))
+        assert said, room
+        assert "import" in said, room
 
 
 def test_help_needs_neither_torch_nor_numba():

@@ -1,4 +1,4 @@
-"""`python -m xcbench` is the command line."""
+"""`python -m xcbench` runs the command line."""
 
 from xcbench.cli import main
 

@@ -1,12 +1,14 @@
-"""What can go wrong, sorted by whose turn it is to act. The command line turns these into one line and an exit code."""
+"""The errors that users see. The command line turns each into one line on stderr and an exit code."""
 
 import difflib
 from collections.abc import Iterable
 from pathlib import Path
 
+_NAMES_SHOWN = 20
+
 
 class XCBenchError(Exception):
-    """The work failed, with a message fit for a user. Exit code 1."""
+    """The work failed, with a message that is written for users. Exit code 1."""
 
     exit_code = 1
 
@@ -18,21 +20,46 @@ class InputError(XCBenchError):
 
 
 class DataError(InputError):
-    """A data file is wrong. The message names the file, the line where there is one, and what was expected."""
+    """A data file is wrong. The message names the file, the line if there is one, and what was expected."""
 
     def __init__(self, message: str, path: str | Path | None = None, line: int | None = None) -> None:
-        where = "" if path is None else f"{path}: " if line is None else f"{path}, line {line}: "
-        super().__init__(where + message)
+        super().__init__(_with_place(message, path, line))
         self.path = path
         self.line = line
 
 
+def _with_place(message: str, path: str | Path | None, line: int | None) -> str:
+    if path is None:
+        return message
+    if line is None:
+        return f"{path}: {message}"
+    return f"{path}, line {line}: {message}"
+
+
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> InputError:
-    """The error for a name that nobody has, with the nearest names that somebody does."""
-    known = sorted(known)
-    near = difflib.get_close_matches(name.lower(), known, n=3, cutoff=0.5)
-    if near:
-        hint = f"did you mean {' or '.join(near)}?"
-    else:
-        hint = f"known: {', '.join(known[:20])}{', ...' if len(known) > 20 else ''}" if known else "there are none yet"
+    """Return the error for a name that does not exist; it suggests similar names, or lists the known ones.
+
+    Parameters
+    ----------
+    kind
+        What the name should be a name of, such as "method".
+    name
+        The name that was given.
+    known
+        The names that exist.
+    """
+    hint = _hint(name, sorted(known))
     return InputError(f"unknown {kind} {name!r}; {hint}")
+
+
+def _hint(name: str, known: list[str]) -> str:
+    similar = difflib.get_close_matches(name.lower(), known, n=3, cutoff=0.5)
+    if similar:
+        return f"did you mean {' or '.join(similar)}?"
+    if not known:
+        return "there are none yet"
+
+    names = ", ".join(known[:_NAMES_SHOWN])
+    if len(known) > _NAMES_SHOWN:
+        names += ", ..."
+    return f"known: {names}"

@@ -1,8 +1,8 @@
-"""Leave the pairs of the training filter open: a point that is itself a label is no example against that label.
+"""Ignore the pairs of the training filter: a point that is itself a label is no example against that label.
 
-The files `filter_labels_train` list these pairs, and evaluation counts the like of them neither way; but they are in no
-point's truth, so that one-vs-all training takes each for a negative, of all negatives the one whose text fits best.
-None of the authors' codes does otherwise (methods that can heed this: `Method.can_ignore_pairs`).
+The files `filter_labels_train` list these pairs, and evaluation counts such pairs neither way. But no point has them as
+true labels, so that one-vs-all training takes each for a negative, and for the one whose text fits best of all. None of
+the authors' codes does otherwise. Methods that can ignore pairs say so: `Method.can_ignore_pairs`.
 """
 
 import dataclasses
@@ -21,12 +21,17 @@ class IgnoreFiltered(Augmentation[NoConfig]):
     ignores_pairs = True
 
     def apply(self, data: Dataset, run: Run) -> Dataset:
-        Y, pairs = data.train.Y, data.train.filter
-        true = np.repeat(np.arange(len(data.train)), np.diff(Y.indptr)) * data.label_count + Y.indices
-        pairs = pairs[~np.isin(pairs @ [data.label_count, 1], true)]  # what the data calls true stays so
-        if not len(pairs):
+        Y = data.train.Y
+        pairs = data.train.filter
+        points = np.repeat(np.arange(len(data.train)), np.diff(Y.indptr))
+        true_pairs = points * data.label_count + Y.indices
+        is_true = np.isin(pairs @ [data.label_count, 1], true_pairs)
+        ignored = pairs[~is_true]  # true pairs stay true
+        if not len(ignored):
             raise InputError(
                 f"ignore-filtered needs a training filter, and dataset {data.name!r} has none beside its truth"
             )
-        run.log(f"{len(pairs):,} pairs of the training filter are left open")
-        return dataclasses.replace(data, train=dataclasses.replace(data.train, ignored=pairs))
+
+        run.log(f"{len(ignored):,} pairs of the training filter are left open")
+        train = dataclasses.replace(data.train, ignored=ignored)
+        return dataclasses.replace(data, train=train)

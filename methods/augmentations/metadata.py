@@ -4,6 +4,8 @@ DECAF's Table 4 calls this "+ metadata". Its recipe is in an appendix that we do
 and the same as the set Z1 u D of Gandalf's Table 2. D becomes D u {(z_l, e_l)}.
 """
 
+from __future__ import annotations
+
 import dataclasses
 import itertools
 
@@ -25,21 +27,26 @@ class Metadata(Augmentation[NoConfig]):
     def apply(self, data: Dataset, run: Run) -> Dataset:
         if data.Z is None:
             raise InputError(f"metadata needs label text, which dataset {data.name!r} does not have")
-        # A label without words would be a point that says nothing.
+
+        # A label without words would be a point without words.
         labels = np.flatnonzero(np.diff(data.Z.indptr))
-        itself = sp.eye_array(data.label_count, dtype=np.float32, format="csr")[labels]
+        one_label_each = sp.eye_array(data.label_count, dtype=np.float32, format="csr")[labels]
         train = dataclasses.replace(
             data.train,
             X=sp.vstack([data.train.X, data.Z[labels]], format="csr"),
-            Y=sp.vstack([data.train.Y, itself], format="csr"),
+            Y=sp.vstack([data.train.Y, one_label_each], format="csr"),
             titles=_joined(data.train.titles, data.label_titles, labels),
         )
         return dataclasses.replace(data, train=train)
 
 
 def _joined(
-    titles: TextColumn | None, label_titles: TextColumn | None, labels: npt.NDArray[np.integer]
+    titles: TextColumn | None,
+    label_titles: TextColumn | None,
+    labels: npt.NDArray[np.integer],
 ) -> TextColumn | None:
+    """The titles of points, and behind them those of the given labels."""
     if titles is None or label_titles is None:
         return None
-    return TextColumn.of(list(itertools.chain(titles, label_titles.take(labels))))
+    all_titles = itertools.chain(titles, label_titles.take(labels))
+    return TextColumn.of(list(all_titles))

@@ -1,6 +1,6 @@
-"""Between our data and other people's libraries: points they can learn from, models they keep in folders of their own.
+"""What the wrappers around other people's libraries share. Not a method.
 
-Not a method; what the wrappers around libraries share.
+Libraries want points that they can learn from, keep their models in folders of files, and answer in lists of pairs.
 """
 
 from __future__ import annotations
@@ -19,15 +19,19 @@ from xcbench.data.matrices import binary_targets
 from xcbench.errors import InputError
 
 Files: TypeAlias = dict[str, npt.NDArray[np.uint8]]
+"""The files of a folder: path in the folder, and content."""
 
 
 def learnable_points(data: Dataset) -> tuple[sp.csr_array, sp.csr_array]:
-    """X and Y of the training points that have both words and labels; the others teach a linear classifier nothing.
+    """X and Y of the training points that have both words and labels; a linear classifier learns from no others.
 
-    Libraries know no soft targets: those from one half up become whole labels, the others none.
+    Libraries know no soft targets: those of at least one half become labels, the others are dropped.
     """
-    X, Y = data.train.X, binary_targets(data.train.Y)
-    rows = np.flatnonzero((np.diff(X.indptr) > 0) & (np.diff(Y.indptr) > 0))
+    X = data.train.X
+    Y = binary_targets(data.train.Y)
+    has_words = np.diff(X.indptr) > 0
+    has_labels = np.diff(Y.indptr) > 0
+    rows = np.flatnonzero(has_words & has_labels)
     if not len(rows):
         raise InputError(f"dataset {data.name!r} has no training point with both features and labels")
     return X[rows], Y[rows]
@@ -35,12 +39,16 @@ def learnable_points(data: Dataset) -> tuple[sp.csr_array, sp.csr_array]:
 
 def read_files(folder: Path) -> Files:
     """What a library wrote into a folder, as arrays that a stage can keep."""
-    paths = sorted(path for path in folder.rglob("*") if path.is_file())
-    return {path.relative_to(folder).as_posix(): np.fromfile(path, np.uint8) for path in paths}
+    files = {}
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            name = path.relative_to(folder).as_posix()
+            files[name] = np.fromfile(path, np.uint8)
+    return files
 
 
 def write_files(files: Mapping[str, npt.NDArray[np.uint8]], folder: Path) -> None:
-    """The same files, for the library to read."""
+    """Write these files into a folder, for the library to read."""
     for name, content in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -48,8 +56,11 @@ def write_files(files: Mapping[str, npt.NDArray[np.uint8]], folder: Path) -> Non
 
 
 def best_of_pairs(rows: Sequence[Sequence[tuple[int, float]]], label_count: int, k: int) -> TopK:
-    """Predictions that come as one list of (label, score) a point."""
-    indptr = np.concatenate(([0], np.cumsum([len(row) for row in rows], dtype=np.int64)))
+    """Predictions that come as one list of (label, score) per point."""
+    lengths = [len(row) for row in rows]
+    indptr = np.concatenate(([0], np.cumsum(lengths, dtype=np.int64)))
     pairs = np.fromiter(itertools.chain.from_iterable(rows), np.dtype("i4,f8"), int(indptr[-1]))
-    best = TopK.from_csr(sp.csr_array((pairs["f1"], pairs["f0"], indptr), shape=(len(rows), label_count)), k)
-    return best.padded(k)
+    labels = pairs["f0"]
+    scores = pairs["f1"]
+    matrix = sp.csr_array((scores, labels, indptr), shape=(len(rows), label_count))
+    return TopK.from_csr(matrix, k).padded(k)

@@ -1,6 +1,6 @@
-"""Forests of linear label trees, grown and asked by omikuji; Parabel and Bonsai are two shapes of them.
+"""Forests of linear label trees by omikuji. Not a method itself: Parabel and Bonsai are two shapes of such forests.
 
-Not a method itself. omikuji draws from the operating system's randomness and takes no seed: two trainings differ.
+omikuji draws from the operating system's randomness and takes no seed: two trainings differ.
 """
 
 from __future__ import annotations
@@ -10,17 +10,28 @@ import itertools
 import os
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import omikuji
 import scipy.sparse as sp
 
 from xcbench.data import Dataset, Split, TopK
 from xcbench.data.writers import write_dataset
-from xcbench.plugins import Method, Predictor, Run, Stage, load_values, save_values
+from xcbench.plugins import (
+    Method,
+    Predictor,
+    Run,
+    StageWork,
+    Values,
+    all_but,
+    load_values,
+    save_values,
+    settings_of,
+    stage,
+)
 from xcbench.threads import default_threads
 
 from ._libraries import Files, best_of_pairs, learnable_points, read_files, write_files
@@ -47,29 +58,38 @@ class ForestConfig:
     beam_size: int = 10
 
     def __post_init__(self) -> None:
-        counts = (self.n_trees, self.min_branch_size, self.max_depth, self.cluster_min_size, self.beam_size)
-        if min(counts) < 1 or self.cluster_k < 2 or self.linear_max_iter < 1:
+        counts = (
+            self.n_trees,
+            self.min_branch_size,
+            self.max_depth,
+            self.cluster_min_size,
+            self.linear_max_iter,
+            self.beam_size,
+        )
+        if min(counts) < 1 or self.cluster_k < 2:
             raise ValueError("trees, sizes, depth, beam and iterations are at least 1, cluster_k at least 2")
-        if min(self.cluster_eps, self.linear_eps, self.linear_c) <= 0 or self.linear_weight_threshold < 0:
+        positive = (self.cluster_eps, self.linear_eps, self.linear_c)
+        if min(positive) <= 0 or self.linear_weight_threshold < 0:
             raise ValueError("cluster_eps, linear_eps and linear_c are positive, linear_weight_threshold not negative")
 
 
-def grow_forest(data: Dataset, config: ForestConfig) -> dict[str, Any]:
-    """Train; the result is what `ForestPredictor` is made of."""
+@stage(settings=all_but("beam_size"))
+def forest(work: StageWork[ForestConfig]) -> Values:
+    """Grow the trees; the output is the files that omikuji writes."""
     settings = omikuji.Model.default_hyper_param()
-    for name, value in asdict(config).items():
+    for name, value in settings_of(work.config).items():
         if name == "linear_loss_type":
             value = omikuji.LossType[value.upper()].value
-        if name != "beam_size":
-            setattr(settings, name, value)
-    X, Y = learnable_points(data)
+        setattr(settings, name, value)
+
+    X, Y = learnable_points(work.data)
     with tempfile.TemporaryDirectory() as scratch, _silence():
         points = Dataset("points", Split(X, Y), Split(X[:0], Y[:0]))
         write_dataset(points, Path(scratch, "points"), "combined")
         model = omikuji.Model.train_on_data(f"{scratch}/points/train.txt", settings, default_threads())
         model.save(f"{scratch}/model")
         files = read_files(Path(scratch, "model"))
-    return {"files": files, "label_count": data.label_count, "beam_size": config.beam_size}
+    return {"files": files}
 
 
 class ForestPredictor(Predictor):
@@ -85,16 +105,22 @@ class ForestPredictor(Predictor):
             self.model.init_prediction_thread_pool(default_threads())
 
     def predict(self, X: sp.csr_array, k: int) -> TopK:
-        # omikuji answers one point a call.
-        ids, values, ends = X.indices.tolist(), X.data.tolist(), X.indptr.tolist()
-        rows = [
-            self.model.predict(list(zip(ids[a:b], values[a:b], strict=True)), self.beam_size, k)
-            for a, b in itertools.pairwise(ends)
-        ]
+        # omikuji predicts one point per call, and wants plain numbers.
+        words = X.indices.tolist()
+        values = X.data.tolist()
+        rows = []
+        for start, end in itertools.pairwise(X.indptr.tolist()):
+            features = list(zip(words[start:end], values[start:end], strict=True))
+            rows.append(self.model.predict(features, self.beam_size, k))
         return best_of_pairs(rows, self.label_count, k)
 
     def save(self, folder: Path) -> None:
-        save_values(folder, {"files": self.files, "label_count": self.label_count, "beam_size": self.beam_size})
+        values = {
+            "files": self.files,
+            "label_count": self.label_count,
+            "beam_size": self.beam_size,
+        }
+        save_values(folder, values)
 
     @classmethod
     def load(cls, folder: Path) -> ForestPredictor:
@@ -102,30 +128,30 @@ class ForestPredictor(Predictor):
 
 
 class Forest(Method[ForestConfig]):
-    """What Parabel and Bonsai have in common: everything but their shape."""
+    """What Parabel and Bonsai have in common: everything but the shape of their trees."""
 
     predictor_type = ForestPredictor
+    stages = (forest,)
     repeatable = False
 
-    def stages(self, data: Dataset, run: Run) -> Mapping[str, Stage]:
-        return {"forest": run.stage("forest", lambda _: grow_forest(data, self.config), data=data, config=self.config)}
-
     def fit(self, data: Dataset, run: Run) -> ForestPredictor:
-        return ForestPredictor(**self.stages(data, run)["forest"])
+        files = run.stage(forest, data)["files"]
+        return ForestPredictor(files, data.label_count, self.config.beam_size)
 
 
 @contextlib.contextmanager
 def _silence() -> Iterator[None]:
-    """omikuji writes its log to stdout, where `--json` answers, and a progress bar of megabytes to stderr."""
+    """Discard what omikuji writes: a log to stdout, where `--json` prints, and megabytes of progress bar to stderr."""
     sys.stdout.flush()
     sys.stderr.flush()
-    kept = [os.dup(stream) for stream in (1, 2)]
+    streams = (1, 2)
+    originals = [os.dup(stream) for stream in streams]
     try:
         with Path(os.devnull).open("wb") as nowhere:
-            for stream in (1, 2):
+            for stream in streams:
                 os.dup2(nowhere.fileno(), stream)
         yield
     finally:
-        for stream, original in zip((1, 2), kept, strict=True):
+        for stream, original in zip(streams, originals, strict=True):
             os.dup2(original, stream)
             os.close(original)

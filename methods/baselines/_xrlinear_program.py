@@ -1,7 +1,7 @@
-"""Trains and asks PECOS' XR-Linear, in an environment of its own: matrices in and out as npz files, settings as JSON.
+"""Trains PECOS' XR-Linear and predicts with it, in an environment of its own.
 
-Run by xrlinear.py as `python _xrlinear_program.py train|predict FOLDER`. Imports nothing of xcbench, which is not
-installed there, and must not, since PECOS needs another numpy.
+Run by xrlinear.py as `python _xrlinear_program.py train|predict FOLDER`: matrices come and go as npz files, settings as
+JSON. It imports nothing of xcbench, which is not installed there and needs another numpy than PECOS.
 """
 
 import json
@@ -16,7 +16,8 @@ from pecos.xmc.xlinear.model import XLinearModel
 
 
 def train(folder: Path, settings: dict[str, Any]) -> None:
-    X, Y = _matrix(folder / "X.npz"), _matrix(folder / "Y.npz")
+    X = _matrix(folder / "X.npz")
+    Y = _matrix(folder / "Y.npz")
     centroids = LabelEmbeddingFactory.create(Y, X, method="pifa")
     tree = Indexer.gen(
         centroids,
@@ -41,24 +42,34 @@ def train(folder: Path, settings: dict[str, Any]) -> None:
 
 def predict(folder: Path, settings: dict[str, Any]) -> None:
     model = XLinearModel.load(str(folder / "model"), is_predict_only=True)
-    found = model.predict(
+    scores = model.predict(
         _matrix(folder / "X.npz"),
         beam_size=settings["beam_size"],
         only_topk=settings["k"],
         threads=settings["threads"],
     )
-    sp.save_npz(folder / "found.npz", sp.csr_matrix(found, dtype=np.float32), compressed=False)
+    predictions = sp.csr_matrix(scores, dtype=np.float32)
+    sp.save_npz(folder / "predictions.npz", predictions, compressed=False)
 
 
 def _matrix(path: Path) -> sp.csr_matrix:
-    """Sorted rows and 32-bit indices, which PECOS asks for."""
-    loaded: sp.csr_matrix = sp.csr_matrix(sp.load_npz(path))
-    parts = (loaded.data.astype(np.float32), loaded.indices.astype(np.int32), loaded.indptr.astype(np.int32))
-    matrix = sp.csr_matrix(parts, shape=loaded.shape)
+    """A stored matrix with sorted rows and 32-bit indices, which PECOS asks for."""
+    stored: sp.csr_matrix = sp.csr_matrix(sp.load_npz(path))
+    data = stored.data.astype(np.float32)
+    indices = stored.indices.astype(np.int32)
+    indptr = stored.indptr.astype(np.int32)
+    matrix = sp.csr_matrix((data, indices, indptr), shape=stored.shape)
     matrix.sort_indices()
     return matrix
 
 
+def main(command: str, folder: Path) -> None:
+    settings = json.loads((folder / "settings.json").read_text("utf-8"))
+    if command == "train":
+        train(folder, settings)
+    else:
+        predict(folder, settings)
+
+
 if __name__ == "__main__":
-    work = {"train": train, "predict": predict}[sys.argv[1]]
-    work(Path(sys.argv[2]), json.loads(Path(sys.argv[2], "settings.json").read_text("utf-8")))
+    main(sys.argv[1], Path(sys.argv[2]))

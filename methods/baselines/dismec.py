@@ -1,12 +1,12 @@
-"""DiSMEC: one linear SVM a label against all other points, small weights pruned away; liblinear by scikit-learn.
+"""DiSMEC: one linear SVM per label against all other points, small weights pruned away; liblinear by scikit-learn.
 
 min_w |w|^2 / 2 + C sum_i max(0, 1 - s_i <w, x_i>)^2, with s_i = 1 for the label's points and -1 for all others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,18 +19,31 @@ from scipy.special import expit
 from xcbench.data import Dataset, TopK
 from xcbench.data.matrices import with_constant
 from xcbench.files import atomic_file
-from xcbench.plugins import Method, Predictor, Run, Stage, StageWork, load_values, register_method, save_values
+from xcbench.kernels.arrays import Longs
+from xcbench.plugins import (
+    Method,
+    Predictor,
+    Run,
+    StageWork,
+    Values,
+    all_but,
+    load_values,
+    register_method,
+    save_values,
+    settings_of,
+    stage,
+)
 from xcbench.shortlist.sparse_topk import best_of_product
 from xcbench.threads import default_threads
 
 from ._libraries import learnable_points
 from ._linear_svm import fit_labels
 
-ALONE = 1 << 24
-"""Below so many visits of entries (a second's work) starting processes costs more than it saves."""
+ONE_PROCESS_BELOW = 1 << 24
+"""Visits of entries of X (about a second's work) below which starting processes costs more than it saves."""
 
 BLOCKS = 256
-"""Of labels: what is finished of them survives when a run is stopped."""
+"""Of labels. What is finished of them survives when a run is stopped."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +62,56 @@ class DismecConfig:
             raise ValueError("C and tolerance are positive, prune and bias not negative")
 
 
+@stage(settings=all_but())
+def svms(work: StageWork[DismecConfig]) -> Values:
+    """Train the SVMs in blocks of labels; the output is W transposed."""
+    X, Y = learnable_points(work.data)
+    points_of_label = Y.T.tocsr()
+    labels = np.flatnonzero(np.diff(points_of_label.indptr))
+
+    processes = default_threads()
+    block_count = min(len(labels), BLOCKS)
+    if X.nnz * len(labels) < ONE_PROCESS_BELOW:
+        processes = 1
+        block_count = 1
+    blocks = np.array_split(labels, block_count)
+
+    files = [work.checkpoints / f"{number}-of-{block_count}.npz" for number in range(block_count)]
+    _train_missing(work, X, points_of_label, blocks, files, processes)
+    W = sp.vstack([sp.load_npz(file) for file in files], format="csr")
+    W = _with_empty_rows(W, labels, work.data.label_count)
+    return {"Wt": W.T.tocsr()}
+
+
+def _train_missing(
+    work: StageWork[DismecConfig],
+    X: sp.csr_array,
+    points_of_label: sp.csr_array,
+    blocks: Sequence[Longs],
+    files: Sequence[Path],
+    processes: int,
+) -> None:
+    """Train the blocks whose file is not there yet, and write each as soon as it is finished."""
+    missing = [number for number, file in enumerate(files) if not file.exists()]
+    settings = settings_of(work.config)
+    jobs = (joblib.delayed(fit_labels)(X, points_of_label[blocks[number]], **settings) for number in missing)
+
+    # Processes rather than threads, since liblinear has one random generator per process. X is mapped, not copied.
+    pool = joblib.Parallel(processes, return_as="generator")
+    results: Any = work.progress(pool(jobs), "labels", total=len(missing))
+    for number, W in zip(missing, results, strict=True):
+        with atomic_file(files[number]) as part, part.open("wb") as stream:
+            sp.save_npz(stream, W)
+
+
+def _with_empty_rows(W: sp.csr_array, labels: Longs, label_count: int) -> sp.csr_array:
+    """W with one row per label; labels without points get empty rows."""
+    row_lengths = np.zeros(label_count + 1, np.int64)
+    row_lengths[labels + 1] = np.diff(W.indptr)
+    indptr = np.cumsum(row_lengths)
+    return sp.csr_array((W.data, W.indices, indptr), shape=(label_count, W.shape[1]))
+
+
 class DismecPredictor(Predictor):
     """W transposed, words first, so that a point's words lead straight to the labels that weigh them."""
 
@@ -58,11 +121,13 @@ class DismecPredictor(Predictor):
 
     def predict(self, X: sp.csr_array, k: int) -> TopK:
         best = best_of_product(with_constant(X, self.bias), self.Wt, k)
-        # What a squared hinge says of probability: its two losses at a margin m differ by 4 m. Rerankers can read that.
-        return TopK.of(best.indices, expit(4 * best.scores))
+        # The two squared hinge losses at a margin m differ by 4 m, which is the logit they imply. Rerankers can use
+        # probabilities, but not margins.
+        probabilities = expit(4 * best.scores)
+        return TopK.of(best.indices, probabilities)
 
     def save(self, folder: Path) -> None:
-        save_values(folder, vars(self))
+        save_values(folder, {"Wt": self.Wt, "bias": self.bias})
 
     @classmethod
     def load(cls, folder: Path) -> DismecPredictor:
@@ -75,33 +140,11 @@ class Dismec(Method[DismecConfig]):
 
     config_type = DismecConfig
     predictor_type = DismecPredictor
+    stages = (svms,)
     citation = (
         "Babbar and Schoelkopf, DiSMEC: Distributed Sparse Machines for Extreme Multi-label Classification, WSDM 2017"
     )
 
-    def stages(self, data: Dataset, run: Run) -> Mapping[str, Stage]:
-        return {"svms": run.stage("svms", lambda work: self._train(data, work), data=data, config=self.config)}
-
     def fit(self, data: Dataset, run: Run) -> DismecPredictor:
-        return DismecPredictor(self.stages(data, run)["svms"]["Wt"], self.config.bias)
-
-    def _train(self, data: Dataset, work: StageWork) -> dict[str, Any]:
-        X, Y = learnable_points(data)
-        points_of = Y.T.tocsr()
-        labels = np.flatnonzero(np.diff(points_of.indptr))
-        light = X.nnz * len(labels) < ALONE
-        blocks = np.array_split(labels, min(len(labels), 1 if light else BLOCKS))
-        files = [work.checkpoints / f"{number}-of-{len(blocks)}.npz" for number in range(len(blocks))]
-        missing = [number for number, file in enumerate(files) if not file.exists()]
-        # Processes rather than threads, since liblinear draws from one generator a process; X is mapped, not copied.
-        pool = joblib.Parallel(1 if light else default_threads(), return_as="generator")
-        jobs = (joblib.delayed(fit_labels)(X, points_of[blocks[n]], **asdict(self.config)) for n in missing)
-        for number, W in zip(missing, work.progress(pool(jobs), "labels", total=len(missing)), strict=True):
-            with atomic_file(files[number]) as part, part.open("wb") as stream:
-                sp.save_npz(stream, W)
-        W = sp.vstack([sp.load_npz(file) for file in files], format="csr")
-        # Labels without points get empty rows.
-        starts = np.zeros(data.label_count + 1, np.int64)
-        starts[labels + 1] = np.diff(W.indptr)
-        W = sp.csr_array((W.data, W.indices, np.cumsum(starts)), shape=(data.label_count, W.shape[1]))
-        return {"Wt": W.T.tocsr()}
+        Wt = run.stage(svms, data)["Wt"]
+        return DismecPredictor(Wt, self.config.bias)

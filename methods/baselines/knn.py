@@ -4,6 +4,8 @@ s(x) = sum_i w_i y_i / sum_i w_i over the nearest points i, w_i = cos(x, x_i)^po
 own text joins in: s(x) + t Z x. Both sums are one sparse product, [w, t x] times [Y; Z^T].
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -19,7 +21,7 @@ from xcbench.shortlist.sparse_topk import best_of_product
 
 @dataclass(frozen=True)
 class KnnConfig:
-    """How many training points vote, and how much a near one counts more than a far one."""
+    """How many training points vote, and how much more a near one counts than a far one."""
 
     neighbours: int = 50
     power: float = 2.0
@@ -34,10 +36,15 @@ class KnnConfig:
 
 
 class KnnPredictor(Predictor):
-    """The training points themselves, words first, and what each votes for."""
+    """The training points themselves, words first, and what each votes for: [Y], or [Y; Z^T] with label text."""
 
     def __init__(
-        self, Xt: sp.csr_array, votes: sp.csr_array, neighbours: int, power: float, text_weight: float
+        self,
+        Xt: sp.csr_array,
+        votes: sp.csr_array,
+        neighbours: int,
+        power: float,
+        text_weight: float,
     ) -> None:
         self.Xt = Xt
         self.votes = votes
@@ -46,20 +53,28 @@ class KnnPredictor(Predictor):
         self.text_weight = text_weight
 
     def predict(self, X: sp.csr_array, k: int) -> TopK:
-        near = best_of_product(X, self.Xt, min(self.neighbours, self.Xt.shape[1]))
-        W = near.to_csr(self.Xt.shape[1])
-        W.data = np.maximum(W.data, 0) ** self.power
-        total = W.sum(axis=1)
-        W.data /= np.repeat(np.where(total > 0, total, 1), np.diff(W.indptr))
+        W = self._neighbour_weights(X)
         if self.text_weight:
             W = sp.hstack([W, self.text_weight * X], format="csr")
         return best_of_product(W, self.votes, k)
+
+    def _neighbour_weights(self, X: sp.csr_array) -> sp.csr_array:
+        """w_i / sum_i w_i of the nearest training points, one row per point."""
+        point_count = self.Xt.shape[1]
+        nearest = best_of_product(X, self.Xt, min(self.neighbours, point_count))
+        W = nearest.to_csr(point_count)
+        W.data = np.maximum(W.data, 0) ** self.power
+
+        total = W.sum(axis=1)
+        divisor = np.where(total > 0, total, 1)
+        W.data /= np.repeat(divisor, np.diff(W.indptr))
+        return W
 
     def save(self, folder: Path) -> None:
         save_values(folder, vars(self))
 
     @classmethod
-    def load(cls, folder: Path) -> "KnnPredictor":
+    def load(cls, folder: Path) -> KnnPredictor:
         return cls(**load_values(folder))
 
 
@@ -71,11 +86,15 @@ class Knn(Method[KnnConfig]):
     predictor_type = KnnPredictor
     ablations: ClassVar = {"text": Ablation("kNN + label text", {"text_weight": 0.25})}
 
+    def check_data(self, data: Dataset) -> None:
+        if self.config.text_weight and data.Z is None:
+            raise InputError(f"knn with text_weight needs label text, which dataset {data.name!r} does not have")
+
     def fit(self, data: Dataset, run: Run) -> KnnPredictor:
-        config = self.config
+        c = self.config
         votes = data.train.Y
-        if config.text_weight:
-            if data.Z is None:
-                raise InputError(f"knn with text_weight needs label text, which dataset {data.name!r} does not have")
+        if c.text_weight:
+            assert data.Z is not None
             votes = sp.vstack([votes, data.Z.T], format="csr")
-        return KnnPredictor(data.train.X.T.tocsr(), votes, config.neighbours, config.power, config.text_weight)
+        Xt = data.train.X.T.tocsr()
+        return KnnPredictor(Xt, votes, c.neighbours, c.power, c.text_weight)

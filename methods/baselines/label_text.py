@@ -1,5 +1,7 @@
 """The labels whose text is most like the point's: no training at all, and the floor for zero-shot labels."""
 
+from __future__ import annotations
+
 from pathlib import Path
 
 import scipy.sparse as sp
@@ -23,7 +25,7 @@ class LabelTextPredictor(Predictor):
         save_values(folder, {"Zt": self.Zt})
 
     @classmethod
-    def load(cls, folder: Path) -> "LabelTextPredictor":
+    def load(cls, folder: Path) -> LabelTextPredictor:
         return cls(**load_values(folder))
 
 
@@ -33,7 +35,10 @@ class LabelText(Method[NoConfig]):
 
     predictor_type = LabelTextPredictor
 
-    def fit(self, data: Dataset, run: Run) -> LabelTextPredictor:
+    def check_data(self, data: Dataset) -> None:
         if data.Z is None:
             raise InputError(f"method 'label-text' needs label text, which dataset {data.name!r} does not have")
+
+    def fit(self, data: Dataset, run: Run) -> LabelTextPredictor:
+        assert data.Z is not None
         return LabelTextPredictor(data.Z.T.tocsr())

@@ -1,4 +1,4 @@
-"""MACH: labels hashed into few buckets, several times over; a small network a hashing; a label is where all agree.
+"""MACH: labels are hashed into few buckets several times over, and one small network per hashing finds the buckets.
 
 score(l | x) = 1/R sum_r P_r(h_r(l) | x), with R networks x -> ReLU -> buckets of their own. (The paper derives an
 unbiased estimate from this mean; it ranks labels alike.)
@@ -9,10 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 import torch
 from numba import njit
@@ -20,10 +18,22 @@ from torch import Tensor, nn
 from torch.nn.functional import dropout, log_softmax
 
 from xcbench.data import Dataset, TopK
+from xcbench.kernels.arrays import Floats, Ints
+from xcbench.kernels.csr import SparseRows
 from xcbench.kernels.selection import key_of, write_best
-from xcbench.kernels.sparse_rows import SparseRows
 from xcbench.nn import TokenEmbeddings
-from xcbench.plugins import Method, Predictor, Run, Stage, StageWork, load_values, register_method, save_values
+from xcbench.plugins import (
+    Method,
+    Predictor,
+    Run,
+    StageWork,
+    Values,
+    all_but,
+    load_values,
+    register_method,
+    save_values,
+    stage,
+)
 from xcbench.shortlist.blocks import topk_in_blocks
 from xcbench.train import Batch, Points, Schedule, Training, train
 
@@ -42,62 +52,129 @@ class MachConfig:
     epochs: int = 10
 
     def __post_init__(self) -> None:
-        if min(self.repetitions, self.hidden, self.batch_size, self.epochs) < 1 or (self.buckets or 2) < 2:
+        sizes = (self.repetitions, self.hidden, self.batch_size, self.epochs)
+        if min(sizes) < 1 or (self.buckets or 2) < 2:
             raise ValueError("repetitions, hidden, batch_size and epochs are at least 1, buckets at least 2")
         if not 0 <= self.dropout < 1 or self.lr <= 0:
             raise ValueError("dropout is at least 0 and below 1, lr positive")
 
-    def bucket_count(self, labels: int) -> int:
-        return min(max(labels, 2), self.buckets or min(2048, max(512, labels // 4)))
+    def bucket_count(self, label_count: int) -> int:
+        """B, never more than there are labels."""
+        quarter = min(2048, max(512, label_count // 4))
+        buckets = self.buckets or quarter
+        return min(max(label_count, 2), buckets)
+
+
+# The hashings, and what they make of a point's labels.
+
+
+def _bucket_targets(Y: sp.csr_array, bucket_of: Ints, B: int) -> sp.csr_array:
+    """[n, R B]: how much of a point's labels lies in each bucket; a row adds up to R, or to 0 without labels."""
+    L, R = bucket_of.shape
+    columns = (bucket_of + B * np.arange(R)).astype(np.int32)
+    ones = np.ones(L * R, np.float32)
+    hashing = sp.csr_array((ones, columns.ravel(), R * np.arange(L + 1)), shape=(L, R * B))
+
+    total = Y.sum(axis=1)
+    share = np.divide(1, total, out=np.zeros_like(total), where=total > 0)
+    targets = sp.diags_array(share, format="csr") @ Y @ hashing
+    result: sp.csr_array = targets.tocsr().astype(np.float32)
+    return result
+
+
+# The networks.
 
 
 class Networks(nn.Module):
     """R networks side by side in shared tables; none sees another's units, so they learn as if each were alone."""
 
-    def __init__(self, vocabulary: int, repetitions: int, hidden: int, buckets: int, dropout: float) -> None:
+    def __init__(
+        self,
+        vocabulary: int,
+        repetitions: int,
+        hidden: int,
+        buckets: int,
+        dropout: float,
+    ) -> None:
         super().__init__()
         self.E = TokenEmbeddings(vocabulary, repetitions * hidden)
         self.hidden_bias = nn.Parameter(torch.zeros(repetitions * hidden))
-        self.W = nn.Parameter(torch.empty(repetitions, hidden, buckets).uniform_(-1, 1) * hidden**-0.5)
+        start = torch.empty(repetitions, hidden, buckets).uniform_(-1, 1)
+        self.W = nn.Parameter(start * hidden**-0.5)
         self.bias = nn.Parameter(torch.zeros(repetitions, 1, buckets))
         self.dropout = dropout
 
     def forward(self, X: SparseRows) -> Tensor:
         """Logits [R, n, B]."""
         R, hidden, _ = self.W.shape
-        h = dropout(torch.relu(self.E(X) + self.hidden_bias), self.dropout, self.training)
-        return torch.baddbmm(self.bias, h.view(-1, R, hidden).transpose(0, 1), self.W)
+        h = torch.relu(self.E(X) + self.hidden_bias)
+        h = dropout(h, self.dropout, self.training)
+        by_network = h.view(-1, R, hidden).transpose(0, 1)
+        return torch.baddbmm(self.bias, by_network, self.W)
 
     def loss(self, batch: Batch) -> Tensor:
         """Cross-entropy of every network's softmax, against a point's buckets in equal shares."""
         if isinstance(batch.X, Tensor):
             raise TypeError("these networks read tokens")
-        s, y = log_softmax(self(batch.X), -1), batch.targets
-        rows = np.repeat(np.arange(len(y)), np.diff(y.starts))
-        # Entry (r, i, b) stands at (r n + i) B + b; the targets number the buckets of all networks through.
-        r, b = np.divmod(y.columns.astype(np.int64), s.shape[2])
-        places = torch.from_numpy((r * len(y) + rows) * s.shape[2] + b).to(s.device)
-        return -(torch.from_numpy(y.values).to(s.device) * s.reshape(-1)[places]).sum() / len(y)
+        log_p = log_softmax(self(batch.X), -1)
+        y = batch.targets
+        n = len(y)
+        B = log_p.shape[2]
+
+        # The targets number the buckets of all networks through: bucket b of network r is column r B + b of y. In
+        # log_p, flattened, point i has it at (r n + i) B + b.
+        i = np.repeat(np.arange(n), np.diff(y.indptr))
+        r, b = np.divmod(y.indices.astype(np.int64), B)
+        places = torch.from_numpy((r * n + i) * B + b).to(log_p.device)
+        share = torch.from_numpy(y.data).to(log_p.device)
+        return -(share * log_p.reshape(-1)[places]).sum() / n
+
+
+@stage(settings=all_but())
+def networks(work: StageWork[MachConfig]) -> Values:
+    """Hash the labels, and train all networks."""
+    c = work.config
+    data = work.data
+    R = c.repetitions
+    B = c.bucket_count(data.label_count)
+    random = work.generator()
+    bucket_of = random.integers(0, B, (data.label_count, R)).astype(np.int32)
+
+    module = Networks(data.feature_count, R, c.hidden, B, c.dropout)
+    points = Points(data.train.X, _bucket_targets(data.train.Y, bucket_of, B))
+    settings = Training(c.lr, c.batch_size, c.epochs, schedule=Schedule("linear", warmup=0.1))
+    train(module, points, settings, work, "networks")
+    return {"tensors": module.state_dict(), "bucket_of": bucket_of}
+
+
+# Prediction: every network votes for the labels in its buckets.
 
 
 class MachPredictor(Predictor):
-    """The networks, and the bucket of every label in every hashing."""
+    """The networks, and the bucket of every label in every hashing [L, R]."""
 
-    def __init__(self, tensors: Mapping[str, Tensor], bucket_of: npt.NDArray[np.int32]) -> None:
+    def __init__(self, tensors: Mapping[str, Tensor], bucket_of: Ints) -> None:
         self.tensors = tensors
-        self.bucket_of = bucket_of  # [L, R]
+        self.bucket_of = bucket_of
+        vocabulary = len(tensors["E.weight"])
         R, hidden, B = tensors["W"].shape
-        self.networks = Networks(len(tensors["E.weight"]), R, hidden, B, 0.0).eval()
+        self.networks = Networks(vocabulary, R, hidden, B, dropout=0.0).eval()
         self.networks.load_state_dict(tensors)
 
     def predict(self, X: sp.csr_array, k: int) -> TopK:
-        return topk_in_blocks(X.shape[0], k, lambda block: self._block(SparseRows.of(X[block]), k))
+        def predict_block(block: slice) -> TopK:
+            return self._predict_block(SparseRows.of(X[block]), k)
+
+        return topk_in_blocks(X.shape[0], k, predict_block)
 
     @torch.no_grad()
-    def _block(self, X: SparseRows, k: int) -> TopK:
-        out = TopK(np.empty((len(X), k), np.int32), np.empty((len(X), k), np.float32))
-        _vote(torch.softmax(self.networks(X), -1).numpy(), self.bucket_of, out.indices, out.scores)
-        return out
+    def _predict_block(self, X: SparseRows, k: int) -> TopK:
+        logits = self.networks(X)
+        P = torch.softmax(logits, -1).numpy()
+        labels = np.empty((len(X), k), np.int32)
+        scores = np.empty((len(X), k), np.float32)
+        _vote(P, self.bucket_of, labels, scores)
+        return TopK(labels, scores)
 
     def save(self, folder: Path) -> None:
         save_values(folder, {"tensors": self.tensors, "bucket_of": self.bucket_of})
@@ -108,15 +185,11 @@ class MachPredictor(Predictor):
 
 
 @njit(cache=True, nogil=True)
-def _vote(
-    P: npt.NDArray[np.float32],
-    bucket_of: npt.NDArray[np.int32],
-    out_labels: npt.NDArray[np.int32],
-    out_scores: npt.NDArray[np.float32],
-) -> None:
+def _vote(P: Floats, bucket_of: Ints, out_labels: Ints, out_scores: Floats) -> None:
     """The mean probability of each label's buckets; P is [R, n, B]."""
     L, R = bucket_of.shape
-    keys, share = np.empty(L, np.uint64), np.float32(1 / R)
+    keys = np.empty(L, np.uint64)
+    share = np.float32(1 / R)
     for i in range(P.shape[1]):
         for label in range(L):
             total = np.float32(0)
@@ -128,35 +201,13 @@ def _vote(
 
 @register_method("mach")
 class Mach(Method[MachConfig]):
-    """MACH: labels hashed into buckets several times, a small network a hashing (torch)"""
+    """MACH: labels hashed into buckets several times, one small network per hashing (torch)"""
 
     config_type = MachConfig
     predictor_type = MachPredictor
+    stages = (networks,)
     citation = "Medini et al., Extreme Classification in Log Memory using Count-Min Sketch, NeurIPS 2019"
 
-    def stages(self, data: Dataset, run: Run) -> Mapping[str, Stage]:
-        return {"networks": run.stage("networks", lambda work: self._train(data, work), data=data, config=self.config)}
-
     def fit(self, data: Dataset, run: Run) -> MachPredictor:
-        return MachPredictor(**self.stages(data, run)["networks"])
-
-    def _train(self, data: Dataset, work: StageWork) -> dict[str, Any]:
-        config = self.config
-        R, B = config.repetitions, config.bucket_count(data.label_count)
-        bucket_of = work.generator().integers(0, B, (data.label_count, R)).astype(np.int32)
-        networks = Networks(data.feature_count, R, config.hidden, B, config.dropout)
-        points = Points(data.train.X, _bucket_targets(data.train.Y, bucket_of, B))
-        settings = Training(config.lr, config.batch_size, config.epochs, schedule=Schedule("linear", warmup=0.1))
-        train(networks, points, settings, work, "networks")
-        return {"tensors": networks.state_dict(), "bucket_of": bucket_of}
-
-
-def _bucket_targets(Y: sp.csr_array, bucket_of: npt.NDArray[np.int32], B: int) -> sp.csr_array:
-    """[n, R B]: how much of a point's labels lies in each bucket; a row adds up to R, or to 0 without labels."""
-    L, R = bucket_of.shape
-    places = (bucket_of + B * np.arange(R)).astype(np.int32)
-    hashing = sp.csr_array((np.ones(L * R, np.float32), places.ravel(), R * np.arange(L + 1)), shape=(L, R * B))
-    total = Y.sum(axis=1)
-    share = sp.diags_array(np.divide(1, total, out=np.zeros_like(total), where=total > 0), format="csr")
-    targets: sp.csr_array = (share @ Y @ hashing).tocsr().astype(np.float32)
-    return targets
+        trained = run.stage(networks, data)
+        return MachPredictor(trained["tensors"], trained["bucket_of"])

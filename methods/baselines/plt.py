@@ -1,4 +1,4 @@
-"""A probabilistic label tree by napkinXC, which stands for extremeText (XT), of the same author and without a package.
+"""A probabilistic label tree by napkinXC, in place of extremeText (XT), of the same author and without a package.
 
 extremeText learns dense vectors for its tree's nodes and words; here a node is a sparse logistic regression.
 """
@@ -7,16 +7,27 @@ from __future__ import annotations
 
 import ctypes
 import tempfile
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import scipy.sparse as sp
 from napkinxc.models import PLT
 
 from xcbench.data import Dataset, TopK
-from xcbench.plugins import Method, Predictor, Run, Stage, StageWork, load_values, register_method, save_values
+from xcbench.plugins import (
+    Method,
+    Predictor,
+    Run,
+    StageWork,
+    Values,
+    all_but,
+    load_values,
+    register_method,
+    save_values,
+    settings_of,
+    stage,
+)
 from xcbench.threads import default_threads
 
 from ._libraries import Files, best_of_pairs, learnable_points, read_files, write_files
@@ -43,6 +54,19 @@ class PltConfig:
             raise ValueError("kmeans_eps, liblinear_c and liblinear_eps are positive, weights_threshold not negative")
 
 
+@stage(settings=all_but())
+def tree(work: StageWork[PltConfig]) -> Values:
+    """Grow the tree; the output is the files that napkinXC writes."""
+    X, Y = learnable_points(work.data)
+    with tempfile.TemporaryDirectory() as folder:
+        # The seed reaches the clustering only. liblinear shuffles by C's rand(), which all threads would share.
+        model = PLT(folder, seed=work.seed, threads=1, **settings_of(work.config))
+        ctypes.CDLL(None).srand(work.seed)
+        model.fit(sp.csr_matrix(X), sp.csr_matrix(Y))
+        files = read_files(Path(folder))
+    return {"files": files}
+
+
 class PltPredictor(Predictor):
     """A napkinXC model, kept as the files that napkinXC itself writes."""
 
@@ -57,7 +81,8 @@ class PltPredictor(Predictor):
     def predict(self, X: sp.csr_array, k: int) -> TopK:
         if X.shape[0] == 0:
             return best_of_pairs([], self.label_count, k)
-        return best_of_pairs(self.model.predict_proba(sp.csr_matrix(X), top_k=k), self.label_count, k)
+        rows = self.model.predict_proba(sp.csr_matrix(X), top_k=k)
+        return best_of_pairs(rows, self.label_count, k)
 
     def save(self, folder: Path) -> None:
         save_values(folder, {"files": self.files, "label_count": self.label_count})
@@ -69,26 +94,15 @@ class PltPredictor(Predictor):
 
 @register_method("plt")
 class Plt(Method[PltConfig]):
-    """PLT: a probabilistic label tree of logistic regressions (napkinXC), stands for extremeText"""
+    """PLT: a probabilistic label tree of logistic regressions (napkinXC), in place of extremeText"""
 
     config_type = PltConfig
     predictor_type = PltPredictor
+    stages = (tree,)
     citation = (
         "Wydmuch et al., A no-regret generalization of hierarchical softmax to extreme classification, NeurIPS 2018"
     )
 
-    def stages(self, data: Dataset, run: Run) -> Mapping[str, Stage]:
-        return {"tree": run.stage("tree", lambda work: self._grow(data, work), data=data, config=self.config)}
-
     def fit(self, data: Dataset, run: Run) -> PltPredictor:
-        return PltPredictor(**self.stages(data, run)["tree"])
-
-    def _grow(self, data: Dataset, work: StageWork) -> dict[str, Any]:
-        X, Y = learnable_points(data)
-        with tempfile.TemporaryDirectory() as folder:
-            # The seed reaches the clustering only; liblinear shuffles by C's rand(), which all threads would share.
-            model = PLT(folder, seed=work.seed, threads=1, **asdict(self.config))
-            ctypes.CDLL(None).srand(work.seed)
-            model.fit(sp.csr_matrix(X), sp.csr_matrix(Y))
-            files = read_files(Path(folder))
-        return {"files": files, "label_count": data.label_count}
+        files = run.stage(tree, data)["files"]
+        return PltPredictor(files, data.label_count)

@@ -6,13 +6,10 @@ against all labels of the batch: those of other points and, from the second roun
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 import torch
 from torch import Tensor, nn
@@ -20,9 +17,21 @@ from torch.nn.functional import log_softmax, normalize
 
 from xcbench.data import Dataset, TopK
 from xcbench.errors import InputError
-from xcbench.kernels.sparse_rows import SparseRows
+from xcbench.kernels.arrays import Floats
+from xcbench.kernels.csr import SparseRows
 from xcbench.nn import TokenEmbeddings
-from xcbench.plugins import Method, Predictor, Run, Stage, StageWork, load_values, register_method, save_values
+from xcbench.plugins import (
+    Method,
+    Predictor,
+    Run,
+    StageWork,
+    Values,
+    all_but,
+    load_values,
+    register_method,
+    save_values,
+    stage,
+)
 from xcbench.shortlist import exact_topk
 from xcbench.train import Batch, Candidates, Points, Schedule, Training, train
 
@@ -37,14 +46,15 @@ class SiameseConfig:
     rounds: int = 3
     """How often hard negatives are looked up anew; the first round has none yet."""
     epochs: int = 4
-    """Of each round."""
+    """Per round."""
     hard: int = 5
-    """Wrong labels a point, the nearest ones, that join a batch."""
+    """How many of its nearest wrong labels each point brings into a batch."""
     lr: float = 0.005
     batch_size: int = 256
 
     def __post_init__(self) -> None:
-        if min(self.dim, self.rounds, self.epochs, self.batch_size) < 1 or self.hard < 0:
+        sizes = (self.dim, self.rounds, self.epochs, self.batch_size)
+        if min(sizes) < 1 or self.hard < 0:
             raise ValueError("dim, rounds, epochs and batch_size are at least 1, hard is not negative")
         if min(self.tau, self.lr) <= 0:
             raise ValueError("tau and lr are positive")
@@ -60,28 +70,65 @@ class Towers(nn.Module):
         self.tau = tau
 
     def forward(self, texts: SparseRows) -> Tensor:
+        """phi of points or of labels."""
         return normalize(self.E(texts), dim=1)
 
     def loss(self, batch: Batch) -> Tensor:
+        """Cross-entropy of each point's labels, in shares that add up to 1, against all labels of the batch."""
         if batch.shortlists is None or isinstance(batch.X, Tensor):
             raise TypeError("the towers read tokens, of points with candidates")
-        labels, own = batch.shortlists.labels, batch.shortlists.entries
-        s = log_softmax(self(batch.X) @ self(self.Z.take(labels)).T / self.tau, dim=1)
-        rows = np.repeat(np.arange(len(own)), np.diff(own.starts))
-        total = np.bincount(rows, own.values, minlength=len(own))
-        share = (own.values / np.where(total > 0, total, 1)[rows]).astype(np.float32)
-        true = s[torch.from_numpy(rows).to(s.device), torch.from_numpy(own.columns).to(s.device, torch.int64)]
-        return -(torch.from_numpy(share).to(s.device) * true).sum() / len(own)
+        batch_labels = batch.shortlists.labels
+        candidates = batch.shortlists.entries
+        n = len(candidates)
+        cosines = self(batch.X) @ self(self.Z.take(batch_labels)).T
+        log_p = log_softmax(cosines / self.tau, dim=1)
+
+        rows = np.repeat(np.arange(n), np.diff(candidates.indptr))
+        total = np.bincount(rows, candidates.data, minlength=n)
+        divisor = np.where(total > 0, total, 1)
+        shares = (candidates.data / divisor[rows]).astype(np.float32)
+
+        row_index = torch.from_numpy(rows).to(log_p.device)
+        column_index = torch.from_numpy(candidates.indices).to(log_p.device, torch.int64)
+        share = torch.from_numpy(shares).to(log_p.device)
+        return -(share * log_p[row_index, column_index]).sum() / n
 
     @torch.no_grad()
-    def embed(self, texts: SparseRows) -> npt.NDArray[np.float32]:
+    def embed(self, texts: SparseRows) -> Floats:
+        """phi of many texts at once, without gradients."""
         return normalize(self.E.embed(texts), dim=1).cpu().numpy()
+
+
+@stage(settings=all_but())
+def towers(work: StageWork[SiameseConfig]) -> Values:
+    """Train in rounds; from the second on with each point's nearest wrong labels as hard negatives."""
+    c = work.config
+    X = work.data.train.X
+    Y = work.data.train.Y
+    assert work.data.Z is not None
+
+    module = Towers(work.data.Z, c.dim, c.tau)
+    settings = Training(c.lr, c.batch_size, c.epochs, schedule=Schedule("linear", warmup=0.1))
+    hard_negatives = np.full((X.shape[0], 1), -1, np.int32)  # none in the first round
+    for number in range(c.rounds):
+        # A point's own labels among the nearest do no harm: they are its candidates anyway.
+        candidates = Candidates.of_labels(hard_negatives, work.data.label_count, with_positives=True)
+        train(module, Points(X, Y, candidates), settings, work, f"round {number + 1}")
+        if c.hard:
+            vectors = module.embed(SparseRows.of(X))
+            labels = module.embed(module.Z)
+            hard_negatives = exact_topk(vectors, labels, c.hard).indices
+
+    return {
+        "E": module.E.weight.detach().cpu().numpy(),
+        "labels": module.embed(module.Z),
+    }
 
 
 class SiamesePredictor(Predictor):
     """Token embeddings, and the labels where these put them."""
 
-    def __init__(self, E: npt.NDArray[np.float32], labels: npt.NDArray[np.float32], tau: float) -> None:
+    def __init__(self, E: Floats, labels: Floats, tau: float) -> None:
         self.E = E
         self.labels = labels
         self.tau = tau
@@ -89,11 +136,12 @@ class SiamesePredictor(Predictor):
     def predict(self, X: sp.csr_array, k: int) -> TopK:
         vectors = normalize(torch.from_numpy(X @ self.E), dim=1).numpy()
         best = exact_topk(vectors, self.labels, k)
-        # As in the loss, but for the sum over all labels: 1 for the very same direction, and never negative.
-        return TopK.of(best.indices, np.exp((best.scores - 1) / self.tau))
+        # As in the loss, but for the sum over all labels: 1 for the same direction, and never negative.
+        scores = np.exp((best.scores - 1) / self.tau)
+        return TopK.of(best.indices, scores)
 
     def save(self, folder: Path) -> None:
-        save_values(folder, vars(self))
+        save_values(folder, {"E": self.E, "labels": self.labels, "tau": self.tau})
 
     @classmethod
     def load(cls, folder: Path) -> SiamesePredictor:
@@ -106,28 +154,13 @@ class Siamese(Method[SiameseConfig]):
 
     config_type = SiameseConfig
     predictor_type = SiamesePredictor
+    stages = (towers,)
     citation = "Dahiya et al., SiameseXML: Siamese Networks meet Extreme Classifiers with 100M Labels, ICML 2021"
 
-    def stages(self, data: Dataset, run: Run) -> Mapping[str, Stage]:
+    def check_data(self, data: Dataset) -> None:
         if data.Z is None:
             raise InputError(f"method 'siamese' needs label text, which dataset {data.name!r} does not have")
-        return {"towers": run.stage("towers", lambda work: self._train(data, work), data=data, config=self.config)}
 
     def fit(self, data: Dataset, run: Run) -> SiamesePredictor:
-        towers = self.stages(data, run)["towers"]
-        return SiamesePredictor(towers["E"], towers["labels"], self.config.tau)
-
-    def _train(self, data: Dataset, work: StageWork) -> dict[str, Any]:
-        assert data.Z is not None
-        config, X, Y = self.config, data.train.X, data.train.Y
-        towers = Towers(data.Z, config.dim, config.tau)
-        settings = Training(config.lr, config.batch_size, config.epochs, schedule=Schedule("linear", warmup=0.1))
-        wrong = np.full((X.shape[0], 1), -1, np.int32)
-        for number in range(config.rounds):
-            # A point's own labels among the nearest do no harm: they are its candidates anyway.
-            candidates = Candidates.of_labels(wrong, data.label_count, with_positives=True)
-            train(towers, Points(X, Y, candidates), settings, work, f"round {number + 1}")
-            if config.hard:
-                vectors, labels = towers.embed(SparseRows.of(X)), towers.embed(towers.Z)
-                wrong = exact_topk(vectors, labels, config.hard).indices
-        return {"E": towers.E.weight.detach().cpu().numpy(), "labels": towers.embed(towers.Z)}
+        trained = run.stage(towers, data)
+        return SiamesePredictor(trained["E"], trained["labels"], self.config.tau)

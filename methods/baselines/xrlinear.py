@@ -1,9 +1,9 @@
 """XR-Linear: PECOS' recursive linear tree ranker, what many run on a CPU today.
 
-PECOS needs numpy below 2, so it lives in an environment of its own under XCBENCH_HOME, made on first use. We talk to
-it by files; a prediction so pays a second or two for starting another Python.
-`python -m xcbench.methods.baselines.xrlinear` makes the environment beforehand; otherwise the first run does, and its
-training time has that in it.
+PECOS needs numpy below 2, so it lives in an environment of its own under XCBENCH_HOME, made on first use. We exchange
+files with it (`_xrlinear_program.py`), so that each prediction takes a second or two for starting another Python.
+`python -m xcbench.methods.baselines.xrlinear` makes the environment beforehand. Otherwise the first run makes it, and
+its training time includes that.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -25,15 +25,29 @@ from xcbench.data import Dataset, TopK
 from xcbench.disk import locked, readable_disk_errors
 from xcbench.errors import XCBenchError
 from xcbench.files import home
-from xcbench.plugins import Method, Predictor, Run, Stage, StageWork, load_values, register_method, save_values
+from xcbench.plugins import (
+    Method,
+    Predictor,
+    Run,
+    StageWork,
+    Values,
+    all_but,
+    load_values,
+    register_method,
+    save_values,
+    settings_of,
+    stage,
+)
 from xcbench.threads import default_threads
 
 from ._libraries import Files, learnable_points, read_files, write_files
 
-# Without its dependencies: torch and transformers are for its other methods and would be gigabytes.
 PECOS = "libpecos==1.2.8"
-BESIDE = ("numpy==1.26.4", "scipy==1.13.1", "scikit-learn>=1.4,<2")
+DEPENDENCIES = ("numpy==1.26.4", "scipy==1.13.1", "scikit-learn>=1.4,<2")
+"""Of PECOS' dependencies those that XR-Linear needs; torch and transformers, for other methods, would be gigabytes."""
 PYTHONS = ((3, 10), (3, 12))
+"""The oldest and the newest Python that PECOS has wheels for."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -56,6 +70,19 @@ class XrLinearConfig:
             raise ValueError("Cp and Cn are positive, threshold is not negative")
 
 
+@stage(settings=all_but("beam_size"))
+def tree(work: StageWork[XrLinearConfig]) -> Values:
+    """Train the tree in the other environment; the output is the files that PECOS writes."""
+    X, Y = learnable_points(work.data)
+    settings = settings_of(work.config)
+    settings["seed"] = work.seed
+    settings["threads"] = default_threads()
+    with tempfile.TemporaryDirectory() as scratch:
+        _run_program("train", Path(scratch), settings, X=X, Y=Y)
+        files = read_files(Path(scratch, "model"))
+    return {"files": files}
+
+
 class XrLinearPredictor(Predictor):
     """A PECOS model, kept as the files that PECOS itself writes (JSON and npz)."""
 
@@ -66,12 +93,19 @@ class XrLinearPredictor(Predictor):
 
     def predict(self, X: sp.csr_array, k: int) -> TopK:
         if X.shape[0] == 0:
-            return TopK(np.empty((0, k), np.int32), np.empty((0, k), np.float32))
-        settings = {"beam_size": self.beam_size, "k": min(k, self.label_count), "threads": default_threads()}
+            no_labels = np.empty((0, k), np.int32)
+            no_scores = np.empty((0, k), np.float32)
+            return TopK(no_labels, no_scores)
+        settings = {
+            "beam_size": self.beam_size,
+            "k": min(k, self.label_count),
+            "threads": default_threads(),
+        }
         with tempfile.TemporaryDirectory() as scratch:
             write_files(self.files, Path(scratch, "model"))
-            _call("predict", Path(scratch), settings, X=X)
-            return TopK.load(Path(scratch, "found.npz"), (X.shape[0], self.label_count), k).padded(k)
+            _run_program("predict", Path(scratch), settings, X=X)
+            shape = (X.shape[0], self.label_count)
+            return TopK.load(Path(scratch, "predictions.npz"), shape, k).padded(k)
 
     def save(self, folder: Path) -> None:
         save_values(folder, vars(self))
@@ -87,66 +121,66 @@ class XrLinear(Method[XrLinearConfig]):
 
     config_type = XrLinearConfig
     predictor_type = XrLinearPredictor
+    stages = (tree,)
     citation = "Yu et al., PECOS: Prediction for Enormous and Correlated Output Spaces, JMLR 2022"
 
     @classmethod
     def unavailable(cls) -> str | None:
         if sys.platform == "linux" and PYTHONS[0] <= sys.version_info[:2] <= PYTHONS[1]:
             return None
-        supported = " to ".join(".".join(map(str, version)) for version in PYTHONS)
+        supported = " to ".join(f"{major}.{minor}" for major, minor in PYTHONS)
         return f"needs {PECOS}, which is there for Linux and Python {supported} only"
 
-    def stages(self, data: Dataset, run: Run) -> Mapping[str, Stage]:
-        return {"tree": run.stage("tree", lambda work: self._train(data, work), data=data, config=self.config)}
-
     def fit(self, data: Dataset, run: Run) -> XrLinearPredictor:
-        files = self.stages(data, run)["tree"]["files"]
+        files = run.stage(tree, data)["files"]
         return XrLinearPredictor(files, data.label_count, self.config.beam_size)
 
-    def _train(self, data: Dataset, work: StageWork) -> dict[str, Any]:
-        X, Y = learnable_points(data)
-        settings = {**asdict(self.config), "seed": work.seed, "threads": default_threads()}
-        with tempfile.TemporaryDirectory() as scratch:
-            _call("train", Path(scratch), settings, X=X, Y=Y)
-            return {"files": read_files(Path(scratch, "model"))}
 
-
-def _call(what: str, folder: Path, settings: Mapping[str, Any], **matrices: sp.csr_array) -> None:
-    """Have the program in the other environment do its work in this folder."""
+def _run_program(command: str, folder: Path, settings: Mapping[str, Any], **matrices: sp.csr_array) -> None:
+    """Run `_xrlinear_program.py` in the other environment, on a folder with these settings and matrices."""
     python = environment()
     for name, matrix in matrices.items():
         sp.save_npz(folder / f"{name}.npz", matrix, compressed=False)
     (folder / "settings.json").write_text(json.dumps(settings), "utf-8")
     program = Path(__file__).with_name("_xrlinear_program.py")
-    _run([str(python), str(program), what, str(folder)], f"PECOS could not {what}")
+    _run([str(python), str(program), command, str(folder)], f"PECOS could not {command}")
 
 
 def environment() -> Path:
-    """The Python of the environment that has PECOS; made now if it is not there yet."""
+    """The Python of the environment that has PECOS; the environment is made now if it is not there yet."""
     folder = home() / "environments" / PECOS.replace("==", "-")
-    python, finished = folder / "bin" / "python", folder / "finished"
+    python = folder / "bin" / "python"
+    finished = folder / "finished"
     if finished.exists():
         return python
-    if reason := XrLinear.unavailable():
+    reason = XrLinear.unavailable()
+    if reason:
         raise XCBenchError(f"xrlinear {reason}")
+
     with locked(folder, f"environment {folder.name}"):
+        # Another process may have made it while this one waited.
         if not finished.exists():
             _log.info("xrlinear: making an environment for %s in %s (once)", PECOS, folder)
-            advice = "xrlinear could not make an environment for PECOS (is there a network?)"
-            _run([sys.executable, "-m", "venv", "--clear", str(folder)], advice)
-            install = [str(python), "-m", "pip", "install", "--quiet", "--only-binary=:all:"]
-            _run([*install, *BESIDE], advice)
-            _run([*install, "--no-deps", PECOS], advice)
+            _make_environment(folder, python)
             finished.touch()
     return python
 
 
+def _make_environment(folder: Path, python: Path) -> None:
+    advice = "xrlinear could not make an environment for PECOS (is there a network?)"
+    _run([sys.executable, "-m", "venv", "--clear", str(folder)], advice)
+    install = [str(python), "-m", "pip", "install", "--quiet", "--only-binary=:all:"]
+    _run([*install, *DEPENDENCIES], advice)
+    _run([*install, "--no-deps", PECOS], advice)
+
+
 def _run(command: list[str], advice: str) -> None:
+    """Run a command. Where it fails, the error is the advice and the last line that the command wrote."""
     try:
         subprocess.run(command, check=True, capture_output=True, text=True)
     except subprocess.CalledProcessError as error:
-        last = (error.stderr.strip().splitlines() or [f"exit code {error.returncode}"])[-1]
-        raise XCBenchError(f"{advice}: {last}") from None
+        lines = error.stderr.strip().splitlines() or [f"exit code {error.returncode}"]
+        raise XCBenchError(f"{advice}: {lines[-1]}") from None
     except OSError as error:
         raise XCBenchError(f"{advice}: {error}") from None
 

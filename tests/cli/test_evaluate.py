@@ -1,4 +1,4 @@
-"""`xcbench evaluate` from the outside: tables, JSON, foreign files, and one line for everything that is wrong."""
+"""`xcbench evaluate` from the outside: tables, JSON, plain files, and one line for everything that is wrong."""
 
 import json
 
@@ -59,7 +59,7 @@ def refusal(capsys, *arguments):
     ("truth", "train"),
     [("Y.npz", "Y_train.npz"), ("Y.txt", "Y_train.txt"), ("test.txt", "Y_train.npz"), ("headless.txt", "Y_train.txt")],
 )
-def test_foreign_files_of_every_form(files, capsys, scores, truth, train):
+def test_plain_files_of_every_form(files, capsys, scores, truth, train):
     found = figures(
         capsys, "--predictions", files / scores, "--truth", files / truth, "--train-labels", files / train,
         "--filter", files / "filter.txt", "--metrics", NAMES,
@@ -228,14 +228,14 @@ def test_filtered_points_are_not_labels(files, capsys):
 
 def test_options_that_do_not_fit_together(files, capsys):
     scores = ("--predictions", files / "scores.npz")
-    foreign = (*scores, "--truth", files / "Y.npz")
+    plain = (*scores, "--truth", files / "Y.npz")
     assert "--dataset, or --truth" in refusal(capsys, *scores)
-    assert "either --dataset or --truth" in refusal(capsys, *foreign, "--dataset", "lf-debian-4k")
+    assert "either --dataset or --truth" in refusal(capsys, *plain, "--dataset", "lf-debian-4k")
     assert "go with --truth" in refusal(capsys, *scores, "--dataset", "lf-debian-4k", "--filter", files / "filter.txt")
-    assert "training set" in refusal(capsys, *foreign, "--metrics", "PSP@1")
-    assert "--bins need --train-labels" in refusal(capsys, *foreign, "--bins", 5)
-    assert "need --train-labels" in refusal(capsys, *foreign, "--propensity-a", 0.5, "--propensity-b", 0.4)
-    trained = (*foreign, "--train-labels", files / "Y_train.npz")
+    assert "training set" in refusal(capsys, *plain, "--metrics", "PSP@1")
+    assert "--bins need --train-labels" in refusal(capsys, *plain, "--bins", 5)
+    assert "need --train-labels" in refusal(capsys, *plain, "--propensity-a", 0.5, "--propensity-b", 0.4)
+    trained = (*plain, "--train-labels", files / "Y_train.npz")
     assert "at least one bin" in refusal(capsys, *trained, "--bins", 0)
     assert "B must exceed 0" in refusal(capsys, *trained, "--propensity-a", 0.5, "--propensity-b", 0)
     assert "predictions" in refusal(capsys, "--dataset", "lf-debian-4k")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from xcbench.cli import main
-from xcbench.cli.predict import _text
+from xcbench.cli.predict import _answer_text
 from xcbench.data.binary import store_dataset
 from xcbench.runner.stage_cache import StageCache
 from xcbench.runner.toy import toy_dataset
@@ -198,7 +198,7 @@ def test_predict_reads_text_and_files(call, toy, tmp_path, monkeypatch):
 
 def test_small_scores_keep_their_digits():
     labels = [{"label": k, "title": "t", "score": score} for k, score in enumerate([0.5, 0.000912, 3.1e-9])]
-    lines = _text({"text": "a", "labels": labels}).splitlines()
+    lines = _answer_text({"text": "a", "labels": labels}).splitlines()
     assert [line.split()[0] for line in lines[2:]] == ["0.500", "0.000912", "3.10e-09"]
 
 

@@ -39,7 +39,7 @@ def test_embedded_sets_have_the_sizes_of_their_manifest(home):
 
 def test_the_second_load_of_an_embedded_set_parses_nothing(home, monkeypatch):
     first = load_dataset(SMALLEST)
-    monkeypatch.setattr(catalog, "_load_raw", lambda *_: pytest.fail("parsed again"))
+    monkeypatch.setattr(catalog, "_read_dataset", lambda *_: pytest.fail("parsed again"))
     second = load_dataset(SMALLEST)
     assert second.fingerprint == first.fingerprint
     assert second.manifest == first.manifest

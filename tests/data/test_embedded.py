@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from xcbench.data.builders.related import words
-from xcbench.data.embedded import DEFAULT_DATASET, embedded_folder, embedded_names
+from xcbench.data.embedded import embedded_folder, embedded_names
 from xcbench.data.manifest import MANIFEST_FILE, Manifest
+from xcbench.defaults import DEFAULT_DATASET
 from xcbench.errors import InputError
 
 # name: (train, test, labels, pairs of the test filter),

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from xcbench.data.npz import csr_of, read_npz
+from xcbench.data.npz import csr_from_arrays, read_npz
 from xcbench.errors import DataError
 
 MUCH = 4 << 20
@@ -72,7 +72,7 @@ def test_a_matrix_may_be_of_any_numbers(tmp_path, numbers, ids):
     M = sp.csr_array(np.array([[0, 1, 1], [1, 0, 0]], np.float64))
     parts = {"data": M.data.astype(numbers), "indices": M.indices.astype(ids), "indptr": M.indptr.astype(ids)}
     np.savez(tmp_path / "a.npz", shape=M.shape, **parts)
-    found = csr_of(read_npz(tmp_path / "a.npz"), tmp_path / "a.npz")
+    found = csr_from_arrays(read_npz(tmp_path / "a.npz"), tmp_path / "a.npz")
     assert np.array_equal(found.toarray(), M.toarray())
 
 

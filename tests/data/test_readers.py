@@ -9,7 +9,7 @@ import pytest
 import scipy.sparse as sp
 
 from xcbench.data.assemble import assemble
-from xcbench.data.checks import observe
+from xcbench.data.checks import dataset_notes
 from xcbench.data.readers import archive, read_raw
 from xcbench.errors import DataError
 
@@ -183,7 +183,7 @@ def test_csv_without_a_label_table_numbers_labels_as_they_come(tmp_path):
     assert list(raw.label_titles.column) == ["x", "y", "new"]
     assert raw.train.Y.matrix.toarray().tolist() == [[1, 1, 0], [0, 1, 0]]
     assert raw.test.Y.matrix.toarray().tolist() == [[0, 1, 1]]
-    assert "labels without training points: 1, of which 1 occur in test" in observe(assemble(raw, "csv"))
+    assert "labels without training points: 1, of which 1 occur in test" in dataset_notes(assemble(raw, "csv"))
 
 
 def test_csv_says_when_the_separator_never_occurs(tmp_path):
@@ -264,7 +264,7 @@ def test_repeated_features_add_up(tmp_path):
 
 def test_observations(tmp_path):
     dataset = assemble(read_raw(write(tmp_path / "data", SPLIT)), "toy")
-    assert observe(dataset) == [
+    assert dataset_notes(dataset) == [
         "training points without labels: 1",
         "training points without features: 1",
         "labels without text: 1",
@@ -320,20 +320,20 @@ def test_zip_that_climbs_out_is_refused(tmp_path, name):
 
 
 def test_zip_bomb_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(archive, "UNPACKED_FREELY", 1000)
+    monkeypatch.setattr(archive, "MIN_UNPACKED_LIMIT", 1000)
     with pytest.raises(DataError, match="unpacking it passed"):
         read_raw(zipped(tmp_path / "toy.zip", SPLIT | {"train.txt": "0" * 10_000_000}))
 
 
 def test_gzip_bomb_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(archive, "UNPACKED_FREELY", 1000)
+    monkeypatch.setattr(archive, "MIN_UNPACKED_LIMIT", 1000)
     bomb = gzip.compress(b'{"title": "' + b"a" * 10_000_000 + b'"}')
     with pytest.raises(DataError, match="unpacks to more"):
         read_raw(write(tmp_path / "data", {"trn.json.gz": bomb}))
 
 
 def test_npz_bomb_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(archive, "UNPACKED_FREELY", 1000)
+    monkeypatch.setattr(archive, "MIN_UNPACKED_LIMIT", 1000)
     folder = npz_files(tmp_path / "data", ["X.trn.npz", "Y.trn.npz", "X.tst.npz", "Y.tst.npz", "Z.npz"])
     sp.save_npz(folder / "Z.npz", sp.csr_array((1_000_000, 4)))
     with pytest.raises(DataError, match="unpacks to more"):

@@ -67,18 +67,19 @@ def random_case(rng: np.random.Generator, points: int, labels: int, k: int, tied
 def reference(case: Case, name: str) -> float:
     """One metric in percent, straight from its definition."""
     metric = parse_metric(name)
+    family = metric.family.name
     k = metric.k or 10**9
     pairs = list(zip(case.ranked, case.relevant, strict=True))
-    if metric.family == "MRR":
+    if family == "MRR":
         return 100 * sum(_reciprocal_rank(ranked[:k], relevant) for ranked, relevant in pairs) / len(pairs)
-    if metric.family in ("C", "Cpred"):
+    if family in ("C", "Cpred"):
         wanted = set().union(*case.relevant)
-        found = set().union(*(r[:k] if metric.family == "Cpred" else set(r[:k]) & t for r, t in pairs))
+        found = set().union(*(r[:k] if family == "Cpred" else set(r[:k]) & t for r, t in pairs))
         return 100 * len(found & wanted) / len(wanted) if wanted else 0.0
-    weights = case.weights if metric.family.startswith("PS") else [1.0] * len(case.weights)
-    plain = metric.family.removeprefix("PS")
+    weights = case.weights if family.startswith("PS") else [1.0] * len(case.weights)
+    plain = family.removeprefix("PS")
     got = sum(_gain(plain, ranked, relevant, weights, k) for ranked, relevant in pairs)
-    if metric.family == plain:
+    if family == plain:
         return 100 * got / len(pairs)
     ideal = [sorted(relevant, key=lambda label: -weights[label]) for relevant in case.relevant]
     best = sum(_gain(plain, ranked, relevant, weights, k) for ranked, (_, relevant) in zip(ideal, pairs, strict=True))

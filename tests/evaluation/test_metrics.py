@@ -192,7 +192,7 @@ def test_per_point_values_average_to_the_metric():
 def test_blocks_of_points_add_up(monkeypatch):
     case = random_case(np.random.default_rng(5), 50, 30, k=9)
     whole = evaluate(case.top_k(), case.judge(), SOME_METRICS).values()
-    monkeypatch.setattr("xcbench.evaluation.evaluator.POINTS_AT_ONCE", 7)
+    monkeypatch.setattr("xcbench.evaluation.gains.POINTS_AT_ONCE", 7)
     assert evaluate(case.top_k(), case.judge(), SOME_METRICS).values() == pytest.approx(whole)
 
 

@@ -69,7 +69,7 @@ def test_many_points_in_groups_give_the_interval_of_the_points(monkeypatch):
     rng = np.random.default_rng(2)
     scores = [bernoulli(rng, 0.3, n=6001), ratio_pair(rng, n=6001)[0]]
     exact = Bootstrap(scores, 4000)
-    monkeypatch.setattr("xcbench.evaluation.statistics.MOST_UNITS", 1000)
+    monkeypatch.setattr("xcbench.evaluation.statistics.MAX_UNITS", 1000)
     grouped = Bootstrap(scores, 4000)
     assert grouped.columns.shape == (2, 1000, 2)
     np.testing.assert_allclose(grouped.draws.std(axis=0), exact.draws.std(axis=0), rtol=0.08)

@@ -12,7 +12,7 @@ import pytest
 from xcbench.plugins import registry
 from xcbench.report import experiments, paper
 from xcbench.report.availability import check, unavailable
-from xcbench.report.claims import _differences, published_differences
+from xcbench.report.claims import claimed_differences, published_differences
 from xcbench.runner.resolve import resolve
 
 NAMES = experiments.names()
@@ -67,7 +67,7 @@ def test_claims_are_what_the_paper_s_own_figures_say(name):
     for claim in experiment.claims:
         assert claim.says.endswith(".")
         for metric in claim.metrics:
-            for weights in _differences(claim):
+            for weights in claimed_differences(claim):
                 found = published_differences(experiment, claim, metric, weights).values()
                 agreeing = [difference > claim.margin for difference in found]
                 assert sum(agreeing) * 2 >= len(agreeing), (claim.says, metric, weights, list(found))
@@ -94,6 +94,16 @@ def test_planned_names_are_used():
     used = {name for name in NAMES for row in experiments.load(name).rows for name in (row.method, *row.augment)}
     planned = experiments.planned()
     assert {*planned.methods, *planned.augmentations} <= used
+
+
+def test_no_note_is_written_twice():
+    """What several rows note is in experiments/notes.yaml."""
+    for name in NAMES:
+        text = (experiments.folder() / f"{name}.yaml").read_text("utf-8")
+        assert not any(note in text for note in experiments.shared_notes().values())
+    used = [row.note for name in NAMES for row in experiments.load(name).rows if row.note]
+    assert set(experiments.shared_notes().values()) <= set(used)
+    assert {note for note in used if used.count(note) > 1} <= set(experiments.shared_notes().values())
 
 
 def test_paper_figures():

@@ -5,7 +5,7 @@ import scipy.sparse as sp
 
 
 def label_matrix(rng: np.random.Generator, points: int, labels: int, mean: float = 3.0) -> sp.csr_array:
-    """About `mean` random labels a point; some points and some labels may have none."""
+    """About `mean` random labels per point; some points and some labels may have none."""
     dense = rng.random((points, labels)) < mean / labels
     return sp.csr_array(dense.astype(np.float32))
 

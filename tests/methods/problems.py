@@ -26,8 +26,28 @@ def train(name, data, seed=0, **settings):
     method = get_method(name)
     plugin = method(build(method.config_type, settings))
     with tempfile.TemporaryDirectory() as scratch:
+        plugin.check_data(data)
         seed_generators(seed)
         return plugin.fit(data, RunContext(seed, "cpu", data, StageCache(Path(scratch)), plugin))
+
+
+class StageOf:
+    """A stage of a method on some data: its key, and its output when asked for."""
+
+    def __init__(self, run, stage, data):
+        self.run, self.stage, self.data = run, stage, data
+        self.key = run.plan(stage, data).key
+
+    def read(self):
+        return self.run.stage(self.stage, self.data)
+
+    def __getitem__(self, name):
+        return self.read()[name]
+
+
+def stages_of(method, data, run):
+    """The stages of a method by name; nothing is computed until an output is read."""
+    return {stage.name: StageOf(run, stage, data) for stage in method.stages}
 
 
 def csr(rows):

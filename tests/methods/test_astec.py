@@ -5,10 +5,10 @@ import pytest
 import torch
 from xcbench.methods.astec import Astec, AstecConfig, AstecEncoder, AstecPredictor, Neighbours, coarse
 
-from tests.methods.problems import csr, gappy, separable, train
+from tests.methods.problems import csr, gappy, separable, stages_of, train
 from xcbench.data import Dataset, Split
 from xcbench.errors import InputError
-from xcbench.kernels.sparse_rows import SparseRows
+from xcbench.kernels.csr import SparseRows
 from xcbench.nn import TokenEmbeddings
 from xcbench.plugins.config import build
 from xcbench.runner.check import check_method
@@ -94,7 +94,7 @@ def test_it_overfits_fifty_points():
 def test_members_of_an_ensemble_share_module_one_and_what_follows_from_it(tmp_path):
     data, method = separable(), Astec(build(AstecConfig, SMALL))
     run = RunContext(0, "cpu", data, StageCache(tmp_path), method)
-    first, second = (method.stages(data, run.member(number)) for number in (0, 1))
+    first, second = (stages_of(method, data, run.member(number)) for number in (0, 1))
     assert [name for name in first if first[name].key == second[name].key] == ["surrogate", "neighbours"]
 
 
@@ -103,7 +103,7 @@ def test_the_last_score_needs_no_training(tmp_path):
 
     def staged(**settings):
         method = Astec(build(AstecConfig, SMALL, settings))
-        return method.stages(data, RunContext(0, "cpu", data, StageCache(tmp_path), method))
+        return stages_of(method, data, RunContext(0, "cpu", data, StageCache(tmp_path), method))
 
     first, second = staged(), staged(beta=0.2, top=5)
     assert all(first[name].key == second[name].key for name in first)

@@ -1,4 +1,4 @@
-"""What every baseline promises beyond the contract (tests/bench/test_check.py), asked of each in turn."""
+"""What every baseline promises beyond the contract (tests/runner/test_check.py), asked of each in turn."""
 
 import importlib.metadata
 import shutil

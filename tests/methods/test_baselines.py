@@ -21,7 +21,9 @@ def csr(rows):
 
 def fit(name, data, **settings):
     method = get_method(name)
-    return method(build(method.config_type, settings)).fit(data, None)
+    plugin = method(build(method.config_type, settings))
+    plugin.check_data(data)
+    return plugin.fit(data, None)
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from xcbench.methods.rerankers import calibrated
-from xcbench.methods.rerankers._evidence import Evidence, _beginnings
-from xcbench.methods.rerankers.calibrated import CalibratedRescorer, Network, _counting, _truth
+from xcbench.methods.rerankers._evidence import Evidence, PairFeatures, _beginnings
+from xcbench.methods.rerankers.calibrated import CalibratedRescorer, Network, _counted, _truth
 from xcbench.methods.rerankers.sparse import SparseRanker, SparseRankerConfig, SparseRescorer
 
 from tests.methods.problems import csr
@@ -18,8 +18,9 @@ from xcbench.errors import DataError, InputError
 from xcbench.plugins.config import build
 from xcbench.plugins.registry import get_reranker
 from xcbench.runner.context import RunContext
-from xcbench.runner.execute import plan, run
+from xcbench.runner.execute import run
 from xcbench.runner.model import load_model
+from xcbench.runner.plan import plan
 from xcbench.runner.spec import RunSpec
 from xcbench.runner.stage_cache import StageCache
 from xcbench.runner.toy import toy_dataset
@@ -27,7 +28,7 @@ from xcbench.runner.toy import toy_dataset
 
 @pytest.fixture(autouse=True)
 def few_points_are_enough(monkeypatch):
-    monkeypatch.setattr(calibrated, "LEAST", 1)
+    monkeypatch.setattr(calibrated, "MIN_HELD_OUT", 1)
 
 
 class Guesses:
@@ -49,6 +50,31 @@ def fitted(data, folder, first, seed=0, **settings):
     reranker = get_reranker("calibrated")
     plugin = reranker(build(reranker.config_type, settings))
     return plugin.fit(data, RunContext(seed, "cpu", data, StageCache(folder), plugin), first)
+
+
+def column(name):
+    return PairFeatures._fields.index(name)
+
+
+def test_stored_networks_read_the_features_in_this_order():
+    assert PairFeatures._fields == (
+        "log_score",
+        "log_score_behind_best",
+        "place",
+        "ranker_margin",
+        "log_ranker_score",
+        "log_ranker_score_behind_best",
+        "ranker_place",
+        "text_cosine",
+        "centroid_cosine",
+        "label_frequency",
+        "point_words",
+        "label_words",
+        "spelling_margin",
+        "spelling_cosine",
+        "beginning_cosine",
+        "beginning_cosine_behind_best",
+    )
 
 
 def test_evidence_of_a_pair_by_hand():
@@ -91,9 +117,9 @@ def test_spelling_knows_words_that_no_training_point_has(tmp_path):
     new = ["plotless", "tuneless", "cookless"]
     listed = TopK.of(np.tile(np.arange(3), (3, 1)), np.ones((3, 3)))
     known = evidence(listed, encoder.encode(new), new)
-    assert not known[:, :, 7].any()  # not one word of theirs is known
-    for column in (12, 13, 14, 15):
-        assert known[:, :, column].argmax(axis=1).tolist() == [0, 1, 2]
+    assert not known[:, :, column("text_cosine")].any()  # not one word of theirs is known
+    for name in ("spelling_margin", "spelling_cosine", "beginning_cosine", "beginning_cosine_behind_best"):
+        assert known[:, :, column(name)].argmax(axis=1).tolist() == [0, 1, 2]
     with pytest.raises(InputError, match="learnt from titles"):
         evidence(listed, encoder.encode(new), None)
 
@@ -111,8 +137,10 @@ def test_beginnings_of_titles_count_apart(tmp_path):
     evidence = Evidence.of(data, sparse, RunContext(0, "cpu", data, StageCache(tmp_path), sparse), Guesses(3))
     listed = TopK.of(np.tile(np.arange(3), (2, 1)), np.ones((2, 3)))
     known = evidence(listed, encoder.encode(["plot of a tune", "tune of a plot"]), ["plot of a tune", "tune of a plot"])
-    np.testing.assert_allclose(known[:, :, 14], [[1, 0, 0], [0, 1, 0]], atol=1e-6)
-    np.testing.assert_allclose(known[:, :, 15], [[0, -1, -1], [-1, 0, -1]], atol=1e-6)
+    np.testing.assert_allclose(known[:, :, column("beginning_cosine")], [[1, 0, 0], [0, 1, 0]], atol=1e-6)
+    np.testing.assert_allclose(
+        known[:, :, column("beginning_cosine_behind_best")], [[0, -1, -1], [-1, 0, -1]], atol=1e-6
+    )
 
 
 def test_evidence_is_finite_whatever_is_missing():
@@ -164,8 +192,8 @@ def test_a_seed_decides_everything(tmp_path):
 def test_pairs_that_count_neither_way_are_left_out_of_lists_and_truth():
     listed = TopK.of(np.array([[2, 0, -1], [1, 2, 0]]), np.array([[0.9, 0.5, -np.inf], [0.9, 0.5, 0.1]]))
     assert _truth(listed, csr([[0, 1, 1], [1, 0, 0]])).tolist() == [[True, False, False], [False, False, True]]
-    assert _counting(listed, np.array([[0, 0], [1, 2]])).tolist() == [[True, False, False], [True, False, True]]
-    assert _counting(listed, np.zeros((0, 2), np.int64)).tolist() == [[True, True, False], [True] * 3]
+    assert _counted(listed, np.array([[0, 0], [1, 2]])).tolist() == [[True, False, False], [True, False, True]]
+    assert _counted(listed, np.zeros((0, 2), np.int64)).tolist() == [[True, True, False], [True] * 3]
 
 
 @pytest.mark.parametrize("method", ["knn", "decaf"])
@@ -198,7 +226,7 @@ def test_works_with_and_without_text(text, tmp_path, monkeypatch):
 def test_a_dry_run_shows_both_trainings(tmp_path, monkeypatch):
     monkeypatch.setenv("XCBENCH_HOME", str(tmp_path))
     spec, data = RunSpec("decaf", rerank="calibrated"), toy_dataset()
-    planned = [stage.key for _, stage, _ in plan(spec, data=data).stages]
+    planned = [stage.key for stage, _ in plan(spec, data=data).stages]
     assert len(planned) == 6
     assert planned == [stage.key for stage in run(spec, data=data).stages]
 
@@ -229,7 +257,7 @@ def test_its_memory_is_known_beforehand(tmp_path, monkeypatch):
     monkeypatch.setenv("XCBENCH_HOME", str(tmp_path))
     data = toy_dataset(labels=100, train=2000, test=10)
     sparse, calibrated = (
-        plan(RunSpec("popularity", rerank=name), data=data).memory for name in ("sparse", "calibrated")
+        plan(RunSpec("popularity", rerank=name), data=data).memory.bytes for name in ("sparse", "calibrated")
     )
     assert calibrated - sparse > 4 * Evidence.COUNT * 100 * 400 / 2
 
@@ -237,7 +265,7 @@ def test_its_memory_is_known_beforehand(tmp_path, monkeypatch):
 @pytest.mark.parametrize("points", [2, 20, 200])
 def test_with_few_points_the_sparse_ranker_ranks_alone(points, tmp_path, monkeypatch):
     monkeypatch.setenv("XCBENCH_HOME", str(tmp_path))
-    monkeypatch.setattr(calibrated, "LEAST", 41)
+    monkeypatch.setattr(calibrated, "MIN_HELD_OUT", 41)
     data = toy_dataset(train=points)
     sparse, record = (run(RunSpec("knn", rerank=rerank), data=data) for rerank in ("sparse", "calibrated"))
     assert np.array_equal(record.predictions().indices, sparse.predictions().indices)

@@ -7,9 +7,9 @@ import pytest
 import scipy.sparse as sp
 import torch
 from torch.nn.functional import binary_cross_entropy_with_logits as bce
-from xcbench.methods.decaf import Decaf, DecafConfig, LabelClassifiers
+from xcbench.methods.decaf import Decaf, DecafConfig, LabelClassifiers, label_classifiers
 
-from tests.methods.problems import csr, gappy, separable, train
+from tests.methods.problems import csr, gappy, separable, stages_of, train
 from xcbench.data import Dataset, Split
 from xcbench.errors import InputError
 from xcbench.nn import DocumentEncoder, GatedBlock, LabelBank, LabelText, TokenEmbeddings
@@ -39,7 +39,7 @@ def small(**settings):
 
 def staged(config, data, folder):
     method = Decaf(config)
-    return method.stages(data, RunContext(0, "cpu", data, StageCache(folder), method))
+    return stages_of(method, data, RunContext(0, "cpu", data, StageCache(folder), method))
 
 
 def precision_at_1(predictor, split):
@@ -49,7 +49,7 @@ def precision_at_1(predictor, split):
 
 def label_side(E, Z, parts="text+free", seed=0):
     torch.manual_seed(seed)
-    return Decaf(small(dim=E.weight.shape[1]))._labels(E, Z, Z.shape[0], 0.0, parts)
+    return label_classifiers(E, Z, Z.shape[0], 0.0, parts)
 
 
 def test_the_classifier_at_its_start():
@@ -107,7 +107,7 @@ def test_one_step_of_the_extreme_task_against_a_dense_reference(reduction):
     Y = csr([[1, 0, 0, 0, 0], [0, 0, 0, 1, 0], [0, 1, 1, 0, 0]])
     listed = np.array([[0, 2, -1], [1, 0, -1], [3, 2, 1]], np.int32)
     E = TokenEmbeddings(7, 4)
-    labels = Decaf(small(dim=4))._labels(E, Z, 5, 0.0, "text+free")
+    labels = label_classifiers(E, Z, 5, 0.0, "text+free")
     learnt = {"E": E.weight, "z2": labels.z2.weight, "bias": labels.bias.weight}
     learnt |= {"alpha": labels.combine.alpha, "beta": labels.combine.beta}
     slow = {name: torch.tensor(p.detach().numpy().copy(), requires_grad=True) for name, p in learnt.items()}
@@ -144,7 +144,7 @@ def test_it_overfits_fifty_points(tmp_path):
 def test_with_all_clusters_and_one_label_each_the_score_is_a_product():
     data = separable()
     predictor = train("decaf", data, **SMALL, clusters=12, beam=12)
-    beam = predictor.stages
+    beam = predictor.ranker
     first, second = predictor.first(data.test.X), predictor.second(data.test.X)
     of_label = beam.shortlister.clustering.cluster_of
     H = (first @ beam.shortlister.H.T + beam.shortlister.bias)[:, of_label]
@@ -209,11 +209,11 @@ def test_what_the_ablations_leave_behind(tmp_path):
     assert lite.first.E is lite.second.E
     assert fft.first.E is fft.second.E
     assert not np.array_equal(fft.first.E, lite.first.E)
-    assert (full.stages.shortlister.clustering.K, eighth.stages.shortlister.clustering.K) == (8, 2)
+    assert (full.ranker.shortlister.clustering.K, eighth.ranker.shortlister.clustering.K) == (8, 2)
     for name, kind in (("hnsw", HNSWShortlister), ("parabel", TreeShortlister)):
         replaced = predictor(name)
-        assert isinstance(replaced.stages, ShortlistPredictor)
-        assert isinstance(replaced.stages.shortlister, kind)
+        assert isinstance(replaced.ranker, ShortlistPredictor)
+        assert isinstance(replaced.ranker.shortlister, kind)
         assert precision_at_1(replaced, data.train) > 0.8
 
 
@@ -286,7 +286,7 @@ def test_a_killed_run_goes_on_to_the_same_end(tmp_path, monkeypatch):
 def test_members_of_an_ensemble_share_module_one_only(tmp_path):
     data, method = separable(), Decaf(small())
     run = RunContext(0, "cpu", data, StageCache(tmp_path), method)
-    first, second = (method.stages(data, run.member(number)) for number in (0, 1))
+    first, second = (stages_of(method, data, run.member(number)) for number in (0, 1))
     assert [name for name in first if first[name].key == second[name].key] == ["surrogate"]
 
 
@@ -315,7 +315,7 @@ def test_the_contract_holds(monkeypatch):
 def test_the_predictor_is_a_cascade(tmp_path):
     data = separable()
     predictor = train("decaf", data, **SMALL)
-    assert isinstance(predictor.stages, BeamPredictor)
+    assert isinstance(predictor.ranker, BeamPredictor)
     predictor.save(tmp_path)
     again = CascadePredictor.load(tmp_path).predict(data.test.X, 4)
     np.testing.assert_array_equal(again.indices, predictor.predict(data.test.X, 4).indices)

@@ -41,7 +41,7 @@ def test_processes_find_what_one_finds(monkeypatch):
 
     data = toy_dataset()
     alone = train("dismec", data).predict(data.test.X, 5)
-    monkeypatch.setattr(dismec, "ALONE", 0)
+    monkeypatch.setattr(dismec, "ONE_PROCESS_BELOW", 0)
     together = train("dismec", data).predict(data.test.X, 5)
     assert np.array_equal(alone.indices, together.indices)
     assert np.array_equal(alone.scores, together.scores)
@@ -52,7 +52,7 @@ def test_a_stopped_training_goes_on_where_it_was(tmp_path, monkeypatch):
 
     data, fitted = toy_dataset(), []
     whole = train("dismec", data).Wt
-    monkeypatch.setattr(dismec, "ALONE", 0)
+    monkeypatch.setattr(dismec, "ONE_PROCESS_BELOW", 0)
     monkeypatch.setattr(dismec, "BLOCKS", 5)
     monkeypatch.setattr(dismec, "default_threads", lambda: 1)
     fit_labels = dismec.fit_labels

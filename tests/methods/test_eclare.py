@@ -8,8 +8,9 @@ import scipy.sparse as sp
 import torch
 from scipy.special import expit
 from torch.nn.functional import binary_cross_entropy_with_logits
+from xcbench.methods.eclare import label_classifiers, label_clusters, training_candidates
 
-from tests.methods.problems import csr, gappy, separable, train
+from tests.methods.problems import csr, gappy, separable, stages_of, train
 from xcbench.data import Dataset, Split
 from xcbench.labels.normalise import two_sided
 from xcbench.labels.walk import random_walk_graph
@@ -39,7 +40,7 @@ def context(method, data, folder, seed=0):
 
 def stages(folder, data=None, **settings):
     method, data = eclare(**settings), data or toy_dataset()
-    return method.stages(data, context(method, data, folder))
+    return stages_of(method, data, context(method, data, folder))
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +57,7 @@ def labels():
     E, Z = TokenEmbeddings(7, 12), csr(rng.random((5, 7)))
     Y = csr([[1, 1, 0, 0, 0], [0, 1, 1, 1, 0], [0, 0, 0, 0, 1], [1, 0, 0, 1, 0]])
     G = two_sided(random_walk_graph(Y, seed=3))
-    return E, Z, G, lambda **settings: eclare(**settings)._labels(E, Z, G, 0.0)
+    return E, Z, G, lambda **settings: label_classifiers(eclare(**settings).config, E, Z, G, 0.0)
 
 
 def plain_block(r):
@@ -240,7 +241,7 @@ def test_every_ablation_trains_and_predicts_otherwise_than_the_full_method(name,
 
 def test_ablations_change_what_they_say_and_nothing_else():
     changed = {name: [c.key for c in changes(METHOD.config_type, a.patch)] for name, a in METHOD.ablations.items()}
-    assert changed.pop("nograph") == ["clusters_by", "expand", "game", "classifier.start"]
+    assert changed.pop("nograph") == ["clusters_by", "expand", "game.mode", "classifier.start"]
     assert {name: keys for name, keys in changed.items() if len(keys) != 1} == {}
 
 
@@ -280,7 +281,7 @@ def test_no_label_is_lost_where_head_labels_are_clustered_apart(labels, heads, K
     X = csr(np.random.default_rng(0).random((9, 4)))
     data = Dataset("heads", Split(X, Y), Split(X, Y), csr(np.ones((labels, 4))))
     method = eclare(**{"graph.head_threshold": 5, "clusters": K})
-    clustering = method._clusters((Y.T @ X).tocsr(), data, seed=0)
+    clustering = label_clusters(method.config, (Y.T @ X).tocsr(), data, seed=0)
     assert sorted(clustering.indices.tolist()) == list(range(labels))
     assert clustering.sizes.min() >= 1
     assert not set(clustering.cluster_of[:heads]) & set(clustering.cluster_of[heads:])
@@ -292,7 +293,7 @@ def candidates(found, data, method):
     E = found["shortlister"]["E"]
     E = TokenEmbeddings.of(found["surrogate"]["E"] if E is None else E)
     G = method.config.graph.normalise(found["shortlister"]["graph"])
-    listed = method._candidates(E, points, found["shortlister"], G)
+    listed = training_candidates(method.config, E, points, found["shortlister"].read(), G)
     return Points(points.X, points.Y, listed).cut(np.arange(20)).shortlists, listed, G
 
 
@@ -302,14 +303,14 @@ def test_padding_never_becomes_a_negative(folder):
     found = stages(folder, data, beam=3)
     listed, groups, _ = candidates(found, data, method)
     assert (groups.groups[:20] == -1).any(), "no row is short: the test would show nothing"
-    members = [set(row) for row in np.split(groups.members.columns, groups.members.starts[1:-1])]
+    members = [set(row) for row in np.split(groups.members.indices, groups.members.indptr[1:-1])]
     for i in range(20):
-        own = listed.entries.columns[listed.entries.starts[i] : listed.entries.starts[i + 1]]
+        own = listed.entries.indices[listed.entries.indptr[i] : listed.entries.indptr[i + 1]]
         wanted = set().union(*(members[g] for g in groups.groups[i] if g >= 0))
         assert sorted(listed.labels[own]) == sorted(wanted)
     truth = data.train.Y[:20].toarray()
-    rows = np.repeat(np.arange(20), np.diff(listed.entries.starts))
-    assert np.array_equal(truth[rows, listed.labels[listed.entries.columns]], listed.entries.values)
+    rows = np.repeat(np.arange(20), np.diff(listed.entries.indptr))
+    assert np.array_equal(truth[rows, listed.labels[listed.entries.indices]], listed.entries.data)
 
 
 def test_candidates_grow_along_the_graph(folder):
@@ -317,7 +318,7 @@ def test_candidates_grow_along_the_graph(folder):
     found = stages(folder, data)
     _, plain, _ = candidates(found, data, eclare(expand=False))
     _, grown, G = candidates(found, data, eclare())
-    before, after = (np.split(c.members.columns, c.members.starts[1:-1]) for c in (plain, grown))
+    before, after = (np.split(c.members.indices, c.members.indptr[1:-1]) for c in (plain, grown))
     for members, more in zip(before, after, strict=True):
         assert set(more) == set(G[members].indices) >= set(members)
 
@@ -326,8 +327,8 @@ def test_pagerank_negatives_surround_the_true_labels(folder):
     data = toy_dataset()
     found = stages(folder, data)
     listed, _, _ = candidates(found, data, eclare(negatives="pagerank", shortlist_length=8))
-    assert (listed.entries.values.reshape(-1) > 0).sum() == data.train.Y[:20].nnz
-    assert np.diff(listed.entries.starts).max() <= 8
+    assert (listed.entries.data.reshape(-1) > 0).sum() == data.train.Y[:20].nnz
+    assert np.diff(listed.entries.indptr).max() <= 8
 
 
 def test_learns_a_toy_by_heart_and_says_what_it_measured(tmp_path):
@@ -403,21 +404,21 @@ def test_save_and_load_change_nothing(tmp_path, folder):
 def test_members_of_an_ensemble_share_graph_and_surrogate_only(folder):
     data, method = toy_dataset(), eclare()
     run = context(method, data, folder)
-    first, second = (method.stages(data, run.member(number)) for number in (0, 1))
+    first, second = (stages_of(method, data, run.member(number)) for number in (0, 1))
     assert [name for name in first if first[name].key == second[name].key] == ["graph", "surrogate"]
 
 
 @pytest.mark.parametrize("mode", ["code", "paper", "off"])
 def test_prediction_is_the_dense_formula(mode, folder):
     """With a beam over all clusters GAME can be written down in a line a level."""
-    data, method = toy_dataset(), eclare(game=mode, beam=1000, expand=False)
+    data, method = toy_dataset(), eclare(beam=1000, expand=False, **{"game.mode": mode})
     run = context(method, data, folder)
-    model, found = method.fit(data, run), method.stages(data, run)
-    predictor = model.stages
+    model, found = method.fit(data, run), stages_of(method, data, run)
+    predictor = model.ranker
     p = expit(model.first(data.test.X) @ predictor.shortlister.H.T + predictor.shortlister.bias)
     r = expit(model.second(data.test.X) @ found["extreme"]["W"].T + found["extreme"]["bias"])
     G, G_M = predictor.game.graph.toarray(), predictor.shortlister.game.graph.toarray()
-    M, t = predictor.shortlister.clustering.cluster_of, method.config.game_power
+    M, t = predictor.shortlister.clustering.cluster_of, method.config.game.power
     if mode == "code":
         s = (p / 2 + p @ G_M / 2)[:, M] * r
         s = _only_best(s, predictor.game.beam)

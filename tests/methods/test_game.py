@@ -11,8 +11,9 @@ from xcbench.plugins.config import build
 from xcbench.plugins.registry import get_reranker
 from xcbench.plugins.stages import derive_seed
 from xcbench.runner.context import RunContext
-from xcbench.runner.execute import plan, run
+from xcbench.runner.execute import run
 from xcbench.runner.model import load_model
+from xcbench.runner.plan import plan
 from xcbench.runner.spec import RunSpec
 from xcbench.runner.stage_cache import StageCache
 from xcbench.runner.toy import toy_dataset
@@ -85,9 +86,9 @@ def test_works_behind_a_method_and_is_kept_with_its_model(tmp_path, monkeypatch)
 def test_a_dry_run_shows_whether_the_graph_is_cached(tmp_path, monkeypatch):
     monkeypatch.setenv("XCBENCH_HOME", str(tmp_path))
     data, spec = toy_dataset(), RunSpec("knn", rerank="game")
-    assert [(stage.name, note) for _, stage, note in plan(spec, data=data).stages] == [("graph", None)]
+    assert [(stage.name, note) for stage, note in plan(spec, data=data).stages] == [("graph", None)]
     run(spec, data=data)
-    ((_, graph, note),) = plan(spec, data=data).stages
+    ((graph, note),) = plan(spec, data=data).stages
     assert note.key == graph.key
 
 

@@ -45,7 +45,7 @@ def test_methods_that_cannot_leave_pairs_open_are_refused():
     data = toy_dataset()
     for method in ("decaf", "eclare", "astec"):
         assert resolve(RunSpec(method, augment=("ignore-filtered",)), data).augmentations[0].name == "ignore-filtered"
-    with pytest.raises(InputError, match="filtered needs a method that can leave pairs open; knn cannot"):
+    with pytest.raises(InputError, match="filtered needs a method that can ignore pairs in training; knn cannot"):
         resolve(RunSpec("knn", augment=("ignore-filtered",)), data)
 
 

@@ -7,7 +7,7 @@ from xcbench.methods.baselines.mach import MachConfig, Networks, _bucket_targets
 
 from tests.methods.problems import csr, separable, train
 from xcbench.errors import InputError
-from xcbench.kernels.sparse_rows import SparseRows
+from xcbench.kernels.csr import SparseRows
 from xcbench.plugins.config import build
 from xcbench.plugins.registry import get_method
 from xcbench.train import Points

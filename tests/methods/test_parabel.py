@@ -13,7 +13,7 @@ pytestmark = needs("parabel")
 
 
 def by_hand(data, folder, **settings):
-    """omikuji's own way: a text file in, one list of (label, score) a point out."""
+    """omikuji's own way: a text file in, one list of (label, score) per point out."""
     import omikuji
 
     lines = [f"{len(data.train)} {data.feature_count} {data.label_count}"]

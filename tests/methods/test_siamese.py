@@ -9,7 +9,7 @@ from xcbench.methods.baselines.siamese import Towers
 
 from tests.methods.problems import csr, separable, train
 from xcbench.errors import InputError
-from xcbench.kernels.sparse_rows import SparseRows
+from xcbench.kernels.csr import SparseRows
 from xcbench.plugins.config import build
 from xcbench.plugins.registry import get_method
 from xcbench.train import Candidates, Points
@@ -48,8 +48,9 @@ def test_finds_a_label_without_points_by_its_text():
 
 
 def test_label_text_must_be_there():
+    method = get_method("siamese")
     with pytest.raises(InputError, match="'siamese' needs label text"):
-        train("siamese", dataclasses.replace(separable(), Z=None))
+        method(build(method.config_type)).check_data(dataclasses.replace(separable(), Z=None))
 
 
 @pytest.mark.parametrize(("key", "value"), [("dim", 0), ("rounds", 0), ("tau", 0), ("hard", -1)])

@@ -15,8 +15,9 @@ from xcbench.errors import InputError
 from xcbench.plugins.config import build
 from xcbench.plugins.registry import get_reranker
 from xcbench.runner.context import RunContext
-from xcbench.runner.execute import plan, run
+from xcbench.runner.execute import run
 from xcbench.runner.model import load_model
+from xcbench.runner.plan import plan
 from xcbench.runner.spec import RunSpec
 from xcbench.runner.stage_cache import StageCache
 from xcbench.runner.toy import toy_dataset
@@ -145,9 +146,9 @@ def test_works_behind_a_method_and_is_kept_with_its_model(method, tmp_path, monk
 
 def test_its_memory_is_known_beforehand(tmp_path, monkeypatch):
     monkeypatch.setenv("XCBENCH_HOME", str(tmp_path))
-    data = toy_dataset(labels=100, train=40_000, test=10)  # 100 labels a point are listed: 40,100 x 100 examples
+    data = toy_dataset(labels=100, train=40_000, test=10)  # 100 labels per point are listed: 40,100 x 100 examples
     run(RunSpec("popularity"), data=data)  # what it took says nothing of a run with a ranker
-    plain, ranked = (plan(RunSpec("popularity", rerank=rerank), data=data).memory for rerank in ("game", "sparse"))
+    plain, ranked = (plan(RunSpec("popularity", rerank=name), data=data).memory.bytes for name in ("game", "sparse"))
     assert ranked - plain > 24 * 4_000_000 - 8 * 10 * 100
     before = psutil.Process().memory_info().rss
     record = run(RunSpec("popularity", rerank="sparse"), data=data)

@@ -63,16 +63,21 @@ def test_spectral_weight_has_norm_one_after_some_steps():
 
 
 def test_spectral_weight_equals_torch_in_value_and_gradient():
-    start, g, x = torch.randn(7, 5), torch.randn(7, 5), torch.eye(5)
-    ours, theirs = SpectralWeight(start.clone()), nn.Linear(5, 7, bias=False)
+    start = torch.randn(7, 5)
+    g = torch.randn(7, 5)
+    x = torch.eye(5)
+    ours = SpectralWeight(start.clone())
+    theirs = nn.Linear(5, 7, bias=False)
     theirs.weight.data = start.clone()
     spectral_norm(theirs)
     theirs.weight_u.copy_(ours.u)
     theirs.weight_v.copy_(ours.v)
     for mode in (True, True, False):  # two training steps, the second from where the first left off; then eval
-        ours.train(mode), theirs.train(mode)
+        ours.train(mode)
+        theirs.train(mode)
         ours.raw.grad = theirs.weight_orig.grad = None
-        normed, expected = ours(), theirs(x).T
+        normed = ours()
+        expected = theirs(x).T
         normed.backward(g)
         expected.backward(g)
         torch.testing.assert_close(normed, expected)
@@ -81,12 +86,11 @@ def test_spectral_weight_equals_torch_in_value_and_gradient():
 
 @pytest.mark.parametrize("training", [True, False])
 def test_a_gated_spectral_weight_is_the_same_in_plain_torch(training):
-    ours, gate, g = (
-        SpectralWeight(torch.randn(7, 5)).train(training),
-        torch.randn(7, requires_grad=True),
-        torch.randn(7, 5),
-    )
-    plain, plain_gate = copy.deepcopy(ours).double(), gate.detach().double().requires_grad_()
+    ours = SpectralWeight(torch.randn(7, 5)).train(training)
+    gate = torch.randn(7, requires_grad=True)
+    g = torch.randn(7, 5)
+    plain = copy.deepcopy(ours).double()
+    plain_gate = gate.detach().double().requires_grad_()
     for _ in range(2):
         for weight, gating in ((ours, gate), (plain, plain_gate)):
             gating.grad = weight.raw.grad = None
@@ -98,17 +102,21 @@ def test_a_gated_spectral_weight_is_the_same_in_plain_torch(training):
 
 
 def test_decaf_block_at_the_start_halves_relu_and_input():
-    block, r0 = GatedBlock(D, 0.5).eval(), torch.randn(4, D)
+    block = GatedBlock(D, 0.5).eval()
+    r0 = torch.randn(4, D)
     torch.testing.assert_close(block(r0), 0.5 * torch.relu(r0) + 0.5 * r0)
 
 
 def test_decaf_classifier_at_the_start():
-    block, combine, Ez = GatedBlock(D, 0.5).eval(), GatedSum(D).eval(), torch.randn(4, D)
+    block = GatedBlock(D, 0.5).eval()
+    combine = GatedSum(D).eval()
+    Ez = torch.randn(4, D)
     torch.testing.assert_close(combine(Ez, block, Ez).full(), 0.5 * Ez + 0.5 * block(Ez))
 
 
 def test_eclare_block_at_the_start_adds_relu():
-    block, r0 = ResidualBlock(D, 0.2).eval(), torch.randn(4, D)
+    block = ResidualBlock(D, 0.2).eval()
+    r0 = torch.randn(4, D)
     torch.testing.assert_close(block(r0), torch.relu(r0) + r0)
 
 
@@ -139,7 +147,8 @@ def test_fused_blocks_equal_their_equations_with_dropout_and_gradients(block, pl
     ours = scattered(block(D, 0.3))
     reference = copy.deepcopy(ours).double()
     reference.forward = lambda r0: plain(reference, r0)
-    r0, weights = torch.randn(rows, D), torch.randn(rows, D)
+    r0 = torch.randn(rows, D)
+    weights = torch.randn(rows, D)
     agree(gradients(ours, [r0], weights), gradients(reference, [r0.double()], weights), 2e-4)
 
 
@@ -148,7 +157,9 @@ def test_gated_sum_equals_its_equation(dtype):
     class Combined(nn.Module):
         def __init__(self, plain):
             super().__init__()
-            self.block, self.combine, self.plain = GatedBlock(D, 0.3), GatedSum(D), plain
+            self.block = GatedBlock(D, 0.3)
+            self.combine = GatedSum(D)
+            self.plain = plain
 
         def forward(self, z2, r0):
             if not self.plain:
@@ -159,7 +170,9 @@ def test_gated_sum_equals_its_equation(dtype):
     ours = scattered(Combined(plain=False))
     reference = copy.deepcopy(ours).double()
     reference.plain = True
-    z2, r0, weights = torch.randn(300, D), torch.randn(300, D), torch.randn(300, D)
+    z2 = torch.randn(300, D)
+    r0 = torch.randn(300, D)
+    weights = torch.randn(300, D)
     ours = gradients(ours.to(dtype), [z2.to(dtype), r0.to(dtype)], weights)
     agree(ours, gradients(reference, [z2.double(), r0.double()], weights), 2e-4)
 
@@ -175,7 +188,8 @@ def test_a_constant_input_gets_no_gradient_and_the_block_still_learns():
 
 def plain_attention(m, *S):
     """The paper's form: T applied to every component of every label."""
-    A, T = m.A(), m.T()
+    A = m.A()
+    T = m.T()
     t = torch.cat([torch.relu(s) @ T.T + m.bias for s in S], 1)
     alpha = torch.softmax(t @ A.T, 1)
     return sum(alpha[:, j : j + 1] * s for j, s in enumerate(S))
@@ -187,20 +201,23 @@ def test_attention_with_multiplied_maps_equals_the_plain_form(components, dtype)
     ours = scattered(ComponentAttention(components, D, dropout=0.0))
     reference = copy.deepcopy(ours).double()
     reference.forward = lambda *S: plain_attention(reference, *S)
-    S, weights = [torch.randn(300, D) * 2 for _ in range(components)], torch.randn(300, D)
+    S = [torch.randn(300, D) * 2 for _ in range(components)]
+    weights = torch.randn(300, D)
     ours = gradients(ours.to(dtype), [s.to(dtype) for s in S], weights)
     agree(ours, gradients(reference, [s.double() for s in S], weights), 1e-3)
 
 
 def test_fused_attention_drops_what_the_torch_form_drops():
     ours = scattered(ComponentAttention(3, D, dropout=0.4))
-    S, weights = [torch.randn(300, D) for _ in range(3)], torch.randn(300, D)
+    S = [torch.randn(300, D) for _ in range(3)]
+    weights = torch.randn(300, D)
     reference = gradients(copy.deepcopy(ours).double(), [s.double() for s in S], weights)
     agree(gradients(ours, S, weights), reference, 1e-3)
 
 
 def test_attention_weights_add_up_to_one():
-    attention, S = scattered(ComponentAttention(3, D, 0.2)).eval(), [torch.randn(8, D) for _ in range(3)]
+    attention = scattered(ComponentAttention(3, D, 0.2)).eval()
+    S = [torch.randn(8, D) for _ in range(3)]
     alpha = attention.weights(*S)
     torch.testing.assert_close(alpha.sum(1), torch.ones(8))
     torch.testing.assert_close(attention(*S), torch.einsum("nj,jnd->nd", alpha, torch.stack(S)))

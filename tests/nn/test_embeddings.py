@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from xcbench.kernels.sparse_rows import SparseRows
+from xcbench.kernels.csr import SparseRows
 from xcbench.nn import LabelBank, TokenEmbeddings, weighted_sums
 
 
@@ -27,19 +27,20 @@ def test_taken_rows_and_columns_are_those_of_the_matrix(rows, columns, seed, dat
     by = part.by_column
     again = np.zeros((columns, len(picked)), np.float32)
     for k, column in enumerate(by.columns):
-        here = slice(by.starts[k], by.starts[k + 1])
-        again[column, by.rows[here]] = part.values[by.entries[here]]
+        here = slice(by.indptr[k], by.indptr[k + 1])
+        again[column, by.rows[here]] = part.data[by.entries[here]]
     np.testing.assert_array_equal(again, matrix.toarray()[picked].T)
-    assert np.all(np.diff(by.starts) > 0)
+    assert np.all(np.diff(by.indptr) > 0)
 
 
 def dense(rows):
-    return sp.csr_array((rows.values, rows.columns, rows.starts), shape=(len(rows), rows.width)).toarray()
+    return sp.csr_array((rows.data, rows.indices, rows.indptr), shape=(len(rows), rows.width)).toarray()
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_embeddings_are_weighted_sums_and_their_gradient_adds_up_over_uses(dtype):
-    documents, labels = texts(30, 40), texts(20, 40, seed=1)
+    documents = texts(30, 40)
+    labels = texts(20, 40, seed=1)
     documents = sp.vstack([documents, sp.csr_array((1, 40), dtype=np.float32)], format="csr")  # a text without tokens
     E = TokenEmbeddings(40, 5).to(dtype)
     weights = torch.randn(31, 5, dtype=dtype), torch.randn(20, 5, dtype=dtype)
@@ -54,7 +55,8 @@ def test_embeddings_are_weighted_sums_and_their_gradient_adds_up_over_uses(dtype
 
 def test_a_head_token_of_many_entries_is_summed_right():
     matrix = sp.csr_array(np.hstack([np.ones((3001, 1)), np.eye(3001)[:, :50]]).astype(np.float32))
-    E, weights = TokenEmbeddings(51, 30), torch.randn(3001, 30)
+    E = TokenEmbeddings(51, 30)
+    weights = torch.randn(3001, 30)
     (E(SparseRows.of(matrix)) * weights).sum().backward()
     torch.testing.assert_close(E.weight.grad, torch.from_numpy(matrix.toarray().T) @ weights, rtol=1e-4, atol=1e-4)
 
@@ -72,7 +74,8 @@ def test_texts_over_more_tokens_than_the_table_are_refused():
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_weighted_sums_of_a_table_and_their_gradient(dtype):
-    G, table = texts(15, 12), torch.randn(12, 4, dtype=dtype, requires_grad=True)
+    G = texts(15, 12)
+    table = torch.randn(12, 4, dtype=dtype, requires_grad=True)
     weights = torch.randn(15, 4, dtype=dtype)
     out = weighted_sums(SparseRows.of(G), table)
     (out * weights).sum().backward()

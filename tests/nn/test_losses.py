@@ -6,9 +6,9 @@ import scipy.sparse as sp
 import torch
 from torch.nn.functional import binary_cross_entropy_with_logits, softplus
 
-from xcbench.kernels.sparse_rows import SparseRows
+from xcbench.kernels.csr import SparseRows
 from xcbench.nn import Factored, Shortlists, bce_kernels, bce_over_all, bce_over_shortlists, losses
-from xcbench.nn.dropout import Noise
+from xcbench.nn.dropout import DropoutMask
 
 
 def problem(points, labels, dim, density, seed=0):
@@ -40,9 +40,10 @@ def dense_loss(tensors, listed, listed_only, factored, reduction):
 
 
 def factors(P, W, H):
-    """W P + H, as the blocks hand it over."""
-    nothing, D = torch.zeros_like(W[0]), len(W)
-    return Factored(P, W, nothing, nothing, Noise.of(0, 0, 0, D), torch.ones_like(nothing), H)
+    """W P + H, in the form that the blocks return."""
+    nothing = torch.zeros_like(W[0])
+    D = len(W)
+    return Factored(P, W, nothing, nothing, DropoutMask.of(0, 0, 0, D), torch.ones_like(nothing), H)
 
 
 def with_gradients(loss_of, tensors, dtype):
@@ -100,11 +101,12 @@ def test_what_is_constant_gets_no_gradient_and_changes_no_other(learns, points):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])  # our kernel, and plain torch
 @pytest.mark.parametrize("at_once", [losses.SCORES_AT_ONCE, 1])  # in one piece, and label by label
-def test_open_pairs_have_no_loss(dtype, at_once, monkeypatch):
+def test_ignored_pairs_have_no_loss(dtype, at_once, monkeypatch):
     monkeypatch.setattr(losses, "SCORES_AT_ONCE", at_once)
     (x, H, bias, *_), listed = problem(9, 21, 5, 0.3)
     listed.data[::4] = np.nan
-    targets, counts = torch.from_numpy(listed.toarray()), torch.from_numpy(~np.isnan(listed.toarray()))
+    targets = torch.from_numpy(listed.toarray())
+    counts = torch.from_numpy(~np.isnan(listed.toarray()))
 
     def slow(x, H, bias):
         terms = binary_cross_entropy_with_logits(x @ H.T + bias, targets.nan_to_num().to(x), reduction="none")
@@ -118,10 +120,11 @@ def test_open_pairs_have_no_loss(dtype, at_once, monkeypatch):
         torch.testing.assert_close(ours.to(theirs), theirs, rtol=1e-4, atol=1e-5)
 
 
-def test_labels_that_nobody_lists_get_no_gradient(monkeypatch):
+def test_labels_that_are_no_candidates_get_no_gradient(monkeypatch):
     monkeypatch.setattr(losses, "DENSE_ABOVE", 2)
     entries = SparseRows.of(sp.csr_array(([1.0, 0.0], [2, 2], [0, 1, 2]), shape=(2, 4), dtype=np.float32))
-    x, W = torch.randn(2, 3), torch.randn(4, 3, requires_grad=True)
+    x = torch.randn(2, 3)
+    W = torch.randn(4, 3, requires_grad=True)
     bce_over_shortlists(x, W, Shortlists(np.arange(4), entries)).backward()
     assert W.grad[2].abs().sum() > 0
     assert torch.equal(W.grad[[0, 1, 3]], torch.zeros(3, 3))
@@ -138,8 +141,10 @@ def test_a_batch_without_any_candidate_costs_nothing():
 
 def test_vectorised_sigmoid_and_softplus_are_accurate_everywhere():
     s = torch.cat([torch.linspace(-86, 86, 5000), torch.tensor([0.0, -0.0, 1e-9, 200.0, -200.0])])
-    starts, nothing = np.zeros(2, np.int64), (np.zeros(0, np.int32), np.zeros(0, np.float32))
-    scores, total = s[None].numpy().copy(), np.zeros(1)
+    starts = np.zeros(2, np.int64)
+    nothing = (np.zeros(0, np.int32), np.zeros(0, np.float32))
+    scores = s[None].numpy().copy()
+    total = np.zeros(1)
     bce_kernels.bce_of_all(0, 1, scores, 0, starts, *nothing, np.float32(1), total)
     expected = torch.sigmoid(s.double())
     inside = s.abs() <= 86
@@ -150,6 +155,7 @@ def test_vectorised_sigmoid_and_softplus_are_accurate_everywhere():
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
 def test_scores_that_are_not_numbers_reach_the_loss(bad):
-    x, H = torch.tensor([[1.0]]), torch.tensor([[0.0], [bad]])
+    x = torch.tensor([[1.0]])
+    H = torch.tensor([[0.0], [bad]])
     nothing = SparseRows.of(sp.csr_array((1, 2), dtype=np.float32))
     assert not np.isfinite(bce_over_all(x, H, nothing).item())

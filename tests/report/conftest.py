@@ -46,7 +46,7 @@ def store(tmp_path, monkeypatch) -> Store:
 
 
 @pytest.fixture
-def shelf(toy, store, tmp_path) -> DatasetRuns:
+def dataset_runs(toy, store, tmp_path) -> DatasetRuns:
     from xcbench.data.binary import store_dataset
 
     store_dataset(toy, tmp_path / "toy")

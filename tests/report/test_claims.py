@@ -21,15 +21,15 @@ def claim(**parts: object) -> Claim:
     return Claim("A sentence.", ("P@1",), **parts)
 
 
-def findings(shelf, *claims: Claim, rows=ROWS):
+def findings(dataset_runs, *claims: Claim, rows=ROWS):
     experiment = Experiment("mine", "A table", rows, ("P@1",), claims=claims)
-    tables.run_missing(experiment, [shelf], (0,), InProcess())
-    return experiment, judge_claims(experiment, [shelf], (0,))
+    tables.run_missing(experiment, [dataset_runs], (0,), InProcess())
+    return experiment, judge_claims(experiment, [dataset_runs], (0,))
 
 
-def test_verdicts(shelf):
+def test_verdicts(dataset_runs):
     experiment, found = findings(
-        shelf,
+        dataset_runs,
         claim(better="all", worse=("half",)),
         claim(better="few", worse=("half",)),
         claim(better="all", worse=("nearly",)),
@@ -46,17 +46,17 @@ def test_verdicts(shelf):
     assert holds.low < 50 < holds.high
     assert holds.p_value < 0.01
     # 1.96 + 0.84 standard errors of sqrt(0.005 * 0.995 / 200) against 0.005: four times the points and more
-    assert "about 3" in undecided.why or "about 4" in undecided.why
-    assert unavailable.why == "no package exists; needs pre-trained DistilBERT weights"
+    assert "about 3" in undecided.reason or "about 4" in undecided.reason
+    assert unavailable.reason == "no package exists; needs pre-trained DistilBERT weights"
     assert math.isnan(unavailable.difference)
     text = as_text([claims_grid(experiment, found)])
     for words in ("holds", "does not hold", "undecided at this sample size", "not available", "+50.00", "A sentence."):
         assert words in text
 
 
-def test_gains_are_compared(shelf):
+def test_gains_are_compared(dataset_runs):
     _, found = findings(
-        shelf,
+        dataset_runs,
         claim(gain=("all", "half"), exceeds=("half", "some")),  # 50 against 10
         claim(gain=("half", "some"), exceeds=("all", "half")),
         claim(gain=("half", "some"), exceeds=("some", "half")),
@@ -64,12 +64,12 @@ def test_gains_are_compared(shelf):
     )
     assert [f.difference for f in found] == [pytest.approx(value) for value in (40.0, -40.0, 20.0, 20.0)]
     assert [f.verdict for f in found] == [Verdict.HOLDS, Verdict.FAILS, Verdict.HOLDS, Verdict.HOLDS]
-    assert found[0].what == "(all vs half) vs (half vs some)"
+    assert found[0].description == "(all vs half) vs (half vs some)"
 
 
-def test_margins(shelf):
+def test_margins(dataset_runs):
     _, found = findings(
-        shelf,
+        dataset_runs,
         claim(better="all", worse=("half",), margin=30.0),
         claim(better="all", worse=("half",), margin=70.0),
         claim(better="all", worse=("half",), margin=49.0),
@@ -86,23 +86,25 @@ def test_margins(shelf):
     assert all(f.difference == pytest.approx(d) for f, d in zip(found, [50, 50, 50, -0.5, -50], strict=True))
 
 
-def test_many_claims_are_corrected_together(shelf):
+def test_many_claims_are_corrected_together(dataset_runs):
     """Six points of 200 are enough for one claim, and not for one among a hundred."""
     rows = (Row("a", METHOD, overrides={"right": 0.53}), Row("b", METHOD, overrides={"right": 0.5}))
     one = claim(better="a", worse=("b",))
-    _, alone = findings(shelf, one, rows=rows)
-    _, among = findings(shelf, *[claim(better="a", worse=("b",)) for _ in range(100)], rows=rows)
+    _, alone = findings(dataset_runs, one, rows=rows)
+    _, among = findings(dataset_runs, *[claim(better="a", worse=("b",)) for _ in range(100)], rows=rows)
     assert alone[0].verdict is Verdict.HOLDS
     assert alone[0].p_value < 0.05
     assert {f.verdict for f in among} == {Verdict.UNDECIDED}
     assert among[0].p_value == pytest.approx(min(1.0, 100 * alone[0].p_value))
 
 
-def test_scope_and_several_opponents(shelf):
+def test_scope_and_several_opponents(dataset_runs):
     _, found = findings(
-        shelf, claim(better="all", worse=("half", "few")), claim(better="all", worse=("half",), datasets=("elsewhere",))
+        dataset_runs,
+        claim(better="all", worse=("half", "few")),
+        claim(better="all", worse=("half",), datasets=("elsewhere",)),
     )
-    assert [f.what for f in found] == ["all vs half", "all vs few"]
+    assert [f.description for f in found] == ["all vs half", "all vs few"]
 
 
 @pytest.mark.parametrize(
@@ -121,9 +123,9 @@ def test_a_claim_compares_rows_or_gains(parts):
         claim(**parts)
 
 
-def test_the_verb(shelf, capsys):
+def test_the_verb(dataset_runs, capsys):
     with pytest.raises(SystemExit) as end:
-        main(["claims", "eclare/table4", "--dataset", shelf.source, "--store", str(shelf.store.folder)])
+        main(["claims", "eclare/table4", "--dataset", dataset_runs.source, "--store", str(dataset_runs.store.folder)])
     said = capsys.readouterr()
     assert end.value.code == 0
     assert "not available: 9." in said.out

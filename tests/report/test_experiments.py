@@ -32,6 +32,17 @@ def test_by_name_and_by_file(tmp_path):
         experiments.load(str(tmp_path / "none.yaml"))
 
 
+def test_a_shared_note_is_named_in_one_place(tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text(FILE.replace("method: knn", "method: parabel, shared_note: no-seed"))
+    (row,) = experiments.load(str(path)).rows
+    assert row == Row("a", "parabel", note="omikuji takes no seed: trained again, it gives other figures")
+    assert experiments.load("decaf/table1").row("Bonsai").note == row.note
+    path.write_text(FILE.replace("method: knn", "method: parabel, shared_note: no-sed"))
+    with pytest.raises(InputError, match="did you mean no-seed"):
+        experiments.load(str(path))
+
+
 def test_by_entry_point(tmp_path, monkeypatch, caplog):
     """A package of somebody else brings tables by naming the module whose folder holds them."""
     package = tmp_path / "their_tables"

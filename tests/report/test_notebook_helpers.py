@@ -1,4 +1,4 @@
-"""What notebooks start from: names, differences of every pair, predictions side by side, records without models."""
+"""What notebooks start from: names, differences of every pair, predictions side by side."""
 
 from __future__ import annotations
 
@@ -6,15 +6,9 @@ import numpy as np
 import pytest
 
 from tests.report.conftest import METHOD, InProcess
-from xcbench.errors import InputError
 from xcbench.report import tables
-from xcbench.report.columns import column
-from xcbench.report.comparison import compare_runs
 from xcbench.report.experiments import Experiment, Row
-from xcbench.report.notebooks import differences, keep_summary, most_varied, name_of, runs_on, side_by_side
-from xcbench.report.scores import ScoreTable
-from xcbench.runner.model import load_model
-from xcbench.runner.store import Store
+from xcbench.report.notebooks import differences, most_varied, name_of, runs_on, side_by_side
 
 ROWS = (
     Row("all", METHOD),
@@ -25,9 +19,9 @@ ROWS = (
 
 
 @pytest.fixture
-def runs(shelf):
-    tables.run_missing(Experiment("mine", "t", ROWS, ("P@1",)), [shelf], (0, 1), InProcess())
-    return runs_on(shelf.store, "toy")
+def runs(dataset_runs):
+    tables.run_missing(Experiment("mine", "t", ROWS, ("P@1",)), [dataset_runs], (0, 1), InProcess())
+    return runs_on(dataset_runs.store, "toy")
 
 
 def test_runs_have_readable_names(runs):
@@ -72,37 +66,3 @@ def test_predictions_side_by_side(runs, toy):
     assert side_by_side(pair, toy, 199, k=1, width=12).splitlines()[3:] == ["+ label 9       label 0"]
     wrong = {"half": runs["scripted + right=0.5"][0]}
     assert side_by_side(wrong, toy, 199, k=1).splitlines()[-1] == "not found: label 9"
-
-
-def test_a_summary_is_a_record_without_its_model(runs, toy, tmp_path):
-    small = Store(tmp_path / "small")
-    record = runs["scripted"][0]
-    keep_summary(record, small, depth=3)
-    (kept,) = small.records()
-    assert kept == record
-    assert kept.predictions().k == 3
-    full, cut = record.predictions(), kept.predictions()
-    assert (cut.indices == full.indices[:, :3]).all()
-    assert np.allclose(cut.scores, full.scores[:, :3], rtol=1e-3)
-    assert (np.diff(cut.scores, axis=1) <= 0).all()
-    with pytest.raises(InputError, match="kept without its model"):
-        load_model(kept, METHOD)
-
-
-def test_cut_predictions_are_not_compared_beyond_the_cut(runs, toy, tmp_path):
-    small = Store(tmp_path / "small")
-    keep_summary(runs["scripted"][0], small, depth=3)
-    pair = [runs["popularity"][0], *small.records()]
-    assert [row.value for row in compare_runs(pair, ["P@3"], toy)] == pytest.approx([10.0, 100 / 3])
-    with pytest.raises(InputError, match="keeps 3 labels a point, too few for P@5"):
-        compare_runs(pair, ["P@3", "P@5"], toy)
-
-
-def test_cut_predictions_do_not_pretend_to_answer(runs, toy, tmp_path):
-    """With three places kept, P@3 is known and P@5 is not."""
-    small = Store(tmp_path / "small")
-    keep_summary(runs["scripted"][0], small, depth=3)
-    judge = ScoreTable(toy, {"a": list(small.records())}, [column("P@3"), column("P@5")])
-    assert judge.has("a", "P@3")
-    assert not judge.has("a", "P@5")
-    assert judge.spread("a", column("P@5")) is None

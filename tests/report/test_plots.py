@@ -21,9 +21,9 @@ def experiment(figure: Figure, *rows: Row, metrics=("P@1",)) -> Experiment:
     return Experiment("mine", "A figure", rows, metrics, figure=figure, paper="ECLARE", place="Fig 7")
 
 
-def drawn(shelf, path, experiment: Experiment) -> plots.Drawn:
-    tables.run_missing(experiment, [shelf], (0,), InProcess())
-    return plots.draw(experiment, shelf, (0,), path)
+def drawn(dataset_runs, path, experiment: Experiment) -> plots.Drawn:
+    tables.run_missing(experiment, [dataset_runs], (0,), InProcess())
+    return plots.draw(experiment, dataset_runs, (0,), path)
 
 
 def ink(path) -> float:
@@ -48,25 +48,25 @@ ROWS = (
     ],
     ids=lambda figure: figure.kind,
 )
-def test_every_kind_is_drawn(shelf, tmp_path, figure):
+def test_every_kind_is_drawn(dataset_runs, tmp_path, figure):
     rows = () if figure.kind == "frequency" else ROWS
-    result = drawn(shelf, tmp_path / "f.png", experiment(figure, *rows, metrics=("P@1", "PSP@1")))
+    result = drawn(dataset_runs, tmp_path / "f.png", experiment(figure, *rows, metrics=("P@1", "PSP@1")))
     assert result.path == tmp_path / "f.png"
     assert 0.01 < ink(result.path) < 0.6
     assert dict(result.missing) == ({} if figure.kind == "frequency" else {"to come": "no public code"})
 
 
 @pytest.mark.parametrize("suffix", [".svg", ".pdf"])
-def test_the_same_runs_give_the_same_file(shelf, tmp_path, suffix):
+def test_the_same_runs_give_the_same_file(dataset_runs, tmp_path, suffix):
     for name in ("a", "b"):
-        drawn(shelf, tmp_path / f"{name}{suffix}", experiment(Figure("bins"), *ROWS))
+        drawn(dataset_runs, tmp_path / f"{name}{suffix}", experiment(Figure("bins"), *ROWS))
     assert (tmp_path / f"a{suffix}").read_bytes() == (tmp_path / f"b{suffix}").read_bytes()
 
 
-def test_bin_contributions_add_up(shelf, toy):
+def test_bin_contributions_add_up(dataset_runs, toy):
     row = ROWS[1]
-    tables.run_missing(experiment(Figure("bins"), row), [shelf], (0,), InProcess())
-    records = list(shelf.records(row, (0,)).values())
+    tables.run_missing(experiment(Figure("bins"), row), [dataset_runs], (0,), InProcess())
+    records = list(dataset_runs.records(row, (0,)).values())
     bins = frequency_bins(toy.label_frequency, 5)
     values, low, high = plots.bin_contributions(records, Truth.of(toy), "P@1", bins, 5)
     assert values.sum() == pytest.approx(50.0)
@@ -75,27 +75,27 @@ def test_bin_contributions_add_up(shelf, toy):
     assert (values <= high).all()
 
 
-def test_nothing_to_draw_is_said(shelf, tmp_path, capsys):
-    result = drawn(shelf, tmp_path / "f.png", experiment(Figure("bins"), ROWS[2]))
+def test_nothing_to_draw_is_said(dataset_runs, tmp_path, capsys):
+    result = drawn(dataset_runs, tmp_path / "f.png", experiment(Figure("bins"), ROWS[2]))
     assert result.path is None
     assert not (tmp_path / "f.png").exists()
     silent = experiment(Figure("measured", quantity="other"), ROWS[0])
-    assert dict(drawn(shelf, tmp_path / "f.png", silent).missing) == {"good": "its runs do not report other"}
+    assert dict(drawn(dataset_runs, tmp_path / "f.png", silent).missing) == {"good": "its runs do not report other"}
     with pytest.raises(SystemExit) as end:
-        main(["plot", "elias/figure4", "--dataset", shelf.source, "--store", str(shelf.store.folder)])
+        main(["plot", "elias/figure4", "--dataset", dataset_runs.source, "--store", str(dataset_runs.store.folder)])
     said = capsys.readouterr()
     assert end.value.code == 0
     assert "there is nothing to draw yet" in said.out
     assert "ELIAS: not available: not built yet" in said.err
 
 
-def test_wrong_requests(shelf, tmp_path):
+def test_wrong_requests(dataset_runs, tmp_path):
     with pytest.raises(InputError, match="is a table and has no figure"):
-        plots.draw(Experiment("mine", "t", ROWS, ("P@1",)), shelf, (0,), tmp_path / "f.png")
+        plots.draw(Experiment("mine", "t", ROWS, ("P@1",)), dataset_runs, (0,), tmp_path / "f.png")
     with pytest.raises(InputError, match="a figure is written as"):
-        plots.draw(experiment(Figure("bins"), *ROWS), shelf, (0,), tmp_path / "f.bmp")
+        plots.draw(experiment(Figure("bins"), *ROWS), dataset_runs, (0,), tmp_path / "f.bmp")
     with pytest.raises(InputError, match="needs an x"):
-        drawn(shelf, tmp_path / "f.png", experiment(Figure("lines"), Row("a", METHOD, series="s")))
+        drawn(dataset_runs, tmp_path / "f.png", experiment(Figure("lines"), Row("a", METHOD, series="s")))
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_curves():
 
 def test_series_differ_without_colour():
     """In grey, neighbours differ in lightness, and no two share marker, line and hatch."""
-    looks = [plot_style.look(number) for number in range(8)]
+    looks = [plot_style.series_style(number) for number in range(8)]
     assert len({look.marker for look in looks}) == len({str(look.line) for look in looks}) == 8
     assert len({look.hatch for look in looks}) == 8
     weights = np.array([0.299, 0.587, 0.114])
@@ -127,10 +127,10 @@ def test_series_differ_without_colour():
     assert min(abs(a - b) for a, b in itertools.pairwise(grey)) > 25
 
 
-def test_a_figure_of_the_data_needs_no_runs(shelf, tmp_path, capsys):
+def test_a_figure_of_the_data_needs_no_runs(dataset_runs, tmp_path, capsys):
     for arguments in (["table", "eclare/figure1"], ["plot", "eclare/figure1", "--output", str(tmp_path / "f.png")]):
         with pytest.raises(SystemExit) as end:
-            main([*arguments, "--dataset", shelf.source, "--store", str(shelf.store.folder)])
+            main([*arguments, "--dataset", dataset_runs.source, "--store", str(dataset_runs.store.folder)])
         assert end.value.code == 0
     assert "`xcbench plot eclare/figure1` draws it" in capsys.readouterr().err
     assert ink(tmp_path / "f.png") > 0.01

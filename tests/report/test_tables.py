@@ -30,16 +30,16 @@ def experiment(*rows: Row, metrics=("P@1", "C@1"), **more) -> Experiment:
     return Experiment("mine", "A table", rows, metrics, **more)
 
 
-def filled(table: Experiment, shelf: DatasetRuns, seeds=(0,), launcher=None) -> tables.Table:
-    failures = tables.run_missing(table, [shelf], seeds, launcher or InProcess())
-    return tables.fill(table, shelf, seeds, failures)
+def filled(table: Experiment, dataset_runs: DatasetRuns, seeds=(0,), launcher=None) -> tables.Table:
+    failures = tables.run_missing(table, [dataset_runs], seeds, launcher or InProcess())
+    return tables.fill(table, dataset_runs, seeds, failures)
 
 
 def cells(table: tables.Table, metric: str) -> dict[str, tables.Cell]:
     return {row.row.label: row.cells[metric] for row in table.rows if metric in row.cells}
 
 
-def test_figures_marks_and_differences(shelf):
+def test_figures_marks_and_differences(dataset_runs):
     table = experiment(
         row("all right", right=1.0),
         row("nearly", right=0.995),
@@ -48,7 +48,7 @@ def test_figures_marks_and_differences(shelf):
         metrics=("P@1", "P@5", "C@1", "LMI", "train_s"),
         reference="all right",
     )
-    result = filled(table, shelf)
+    result = filled(table, dataset_runs)
     first = cells(result, "P@1")
     assert {label: cell.value for label, cell in first.items()} == {
         "all right": 100.0,
@@ -77,9 +77,9 @@ def test_figures_marks_and_differences(shelf):
     assert [row.state for row in result.rows] == ["done"] * 4
 
 
-def test_seeds_are_averaged_and_their_spread_is_shown(shelf):
+def test_seeds_are_averaged_and_their_spread_is_shown(dataset_runs):
     table = experiment(row("steady", right=0.5), row("moving", right=0.5, noise=0), metrics=("P@1",))
-    result = filled(table, shelf, seeds=(0, 1, 2))
+    result = filled(table, dataset_runs, seeds=(0, 1, 2))
     steady = cells(result, "P@1")["steady"]
     assert steady.value == 50.0
     assert steady.deviation == 0.0
@@ -88,13 +88,13 @@ def test_seeds_are_averaged_and_their_spread_is_shown(shelf):
     assert "3 seeds" in render([result])
 
 
-def test_what_is_in_the_store_does_not_run_again(shelf):
+def test_what_is_in_the_store_does_not_run_again(dataset_runs):
     table = experiment(row("a", right=0.5), row("the same as a", right=0.5), row("b", right=0.7))
     launcher = InProcess()
-    tables.run_missing(table, [shelf], (0,), launcher)
+    tables.run_missing(table, [dataset_runs], (0,), launcher)
     assert launcher.started == ["a on toy, seed 0", "b on toy, seed 0"]
     again = InProcess()
-    assert tables.run_missing(table, [shelf], (0,), again) == {}
+    assert tables.run_missing(table, [dataset_runs], (0,), again) == {}
     assert again.started == []
 
 
@@ -106,19 +106,19 @@ def test_what_is_in_the_store_does_not_run_again(shelf):
         ("predictions.npz", lambda path: path.unlink()),
     ],
 )
-def test_a_damaged_record_runs_again(shelf, caplog, part, damage):
+def test_a_damaged_record_runs_again(dataset_runs, caplog, part, damage):
     table = experiment(row("a", right=0.5), row("b", right=1.0))
-    (damaged, *_), _ = (r.records for r in filled(table, shelf).rows)
+    (damaged, *_), _ = (r.records for r in filled(table, dataset_runs).rows)
     damage(damaged.folder / part)
-    assert [r.state for r in tables.fill(table, shelf, (0,)).rows] == ["not run", "done"]
+    assert [r.state for r in tables.fill(table, dataset_runs, (0,)).rows] == ["not run", "done"]
     again = InProcess()
-    result = filled(table, shelf, launcher=again)
+    result = filled(table, dataset_runs, launcher=again)
     assert again.started == ["a on toy, seed 0"]
     assert cells(result, "P@1")["a"].value == 50.0
     assert f"{damaged.id}/{part}" in caplog.text
 
 
-def test_rows_that_cannot_run_or_failed_stay_and_say_why(shelf):
+def test_rows_that_cannot_run_or_failed_stay_and_say_why(dataset_runs):
     table = experiment(
         row("fine", right=1.0),
         row("unlucky", right=0.4),
@@ -127,7 +127,7 @@ def test_rows_that_cannot_run_or_failed_stay_and_say_why(shelf):
         metrics=("P@1",),
     )
     launcher = InProcess({"unlucky": "out of memory", "sometimes on toy, seed 1": "timed out after 3 s"})
-    result = filled(table, shelf, seeds=(0, 1), launcher=launcher)
+    result = filled(table, dataset_runs, seeds=(0, 1), launcher=launcher)
     states = {row.row.label: (row.state, row.problem) for row in result.rows}
     assert states["fine"] == ("done", None)
     assert states["unlucky"] == ("failed", "seed 0: out of memory; seed 1: out of memory")
@@ -139,30 +139,30 @@ def test_rows_that_cannot_run_or_failed_stay_and_say_why(shelf):
         assert words in text
 
 
-def test_a_run_that_fails_when_repeated_leaves_the_old_figure_and_says_so(shelf):
+def test_a_run_that_fails_when_repeated_leaves_the_old_figure_and_says_so(dataset_runs):
     table = experiment(row("a", right=0.5), row("b", right=1.0))
-    filled(table, shelf)
+    filled(table, dataset_runs)
     launcher = InProcess({"a on toy": "out of memory"})
-    failures = tables.run_missing(table, [shelf], (0,), launcher, overwrite=OverwriteStrategy.REDO)
-    rows = tables.fill(table, shelf, (0,), failures).rows
+    failures = tables.run_missing(table, [dataset_runs], (0,), launcher, overwrite=OverwriteStrategy.REDO)
+    rows = tables.fill(table, dataset_runs, (0,), failures).rows
     assert [r.problem for r in rows] == ["an earlier run, since the new one failed: out of memory", None]
     assert [r.cells["P@1"].value for r in rows] == [50.0, 100.0]
 
 
-def test_a_run_that_leaves_no_record_is_reported(shelf):
+def test_a_run_that_leaves_no_record_is_reported(dataset_runs):
     class Elsewhere(InProcess):
         def launch(self, jobs, timeout=None):
             from xcbench.runner.launchers import Outcome
 
             yield from (Outcome(job, None, 1.0) for job in jobs)
 
-    failures = tables.run_missing(experiment(row("a")), [shelf], (0,), Elsewhere())
+    failures = tables.run_missing(experiment(row("a")), [dataset_runs], (0,), Elsewhere())
     (why,) = failures.values()
     assert "does not hold its record" in why
 
 
-def test_nothing_run_yet(shelf):
-    result = tables.fill(experiment(row("a")), shelf, (0,))
+def test_nothing_run_yet(dataset_runs):
+    result = tables.fill(experiment(row("a")), dataset_runs, (0,))
     assert (result.rows[0].state, result.rows[0].problem) == ("not run", "not run yet")
 
 
@@ -171,8 +171,8 @@ def test_the_paper_s_figures_stand_beside_ours_on_its_own_data(store, tmp_path):
     rows = tuple(Row(r.label, METHOD, overrides={"right": 0.3}) for r in known.rows[:2])
     table = Experiment("x", "x", rows, ("PSP@1", "P@1"), paper="ECLARE", place="T5", reference=rows[0].label)
     for name, expected in [("LF-AmazonTitles-131K", 33.54), ("toy", None)]:
-        shelf = DatasetRuns(make_toy(50, name), store, name)
-        result = tables.fill(table, shelf, (0,))
+        dataset_runs = DatasetRuns(make_toy(50, name), store, name)
+        result = tables.fill(table, dataset_runs, (0,))
         found = result.published.get(("ECLARE", "PSP@1"))
         assert (found.value if found else None) == expected
         assert ("33.54" in render([result])) == (expected is not None)
@@ -256,7 +256,7 @@ def scripted(label: str, **overrides: object) -> dict[str, object]:
     return {"label": label, "method": METHOD, "overrides": overrides}
 
 
-def test_misfortunes_cost_one_cell_each(tmp_path, shelf, capsys):
+def test_misfortunes_cost_one_cell_each(tmp_path, dataset_runs, capsys):
     """The whole way: real processes, real crashes, one readable table."""
     rows = [
         scripted("fine", right=0.5),
@@ -265,7 +265,16 @@ def test_misfortunes_cost_one_cell_each(tmp_path, shelf, capsys):
         scripted("crashed", end="crash"),
     ]
     path = write(tmp_path / "mine.yaml", rows)
-    command = ["table", path, "--dataset", shelf.source, "--store", str(shelf.store.folder), "--jobs", "2"]
+    command = [
+        "table",
+        path,
+        "--dataset",
+        dataset_runs.source,
+        "--store",
+        str(dataset_runs.store.folder),
+        "--jobs",
+        "2",
+    ]
     with pytest.raises(SystemExit) as end:
         main([*command, "--format", "csv"])
     said = capsys.readouterr()
@@ -279,16 +288,25 @@ def test_misfortunes_cost_one_cell_each(tmp_path, shelf, capsys):
         "killed": "killed by the system, most likely out of memory",
         "crashed": "crashed (SIGSEGV)",
     }
-    assert len(shelf.store.ids()) == 1
+    assert len(dataset_runs.store.ids()) == 1
     assert "[4/4]" in said.err
 
 
-def test_interrupting_a_table_keeps_what_has_finished(tmp_path, shelf):
+def test_interrupting_a_table_keeps_what_has_finished(tmp_path, dataset_runs):
     note = tmp_path / "pid"
     rows = [scripted("fine", right=0.5), scripted("endless", end="never", note=str(note))]
     path = write(tmp_path / "mine.yaml", rows)
-    program = [sys.executable, "-m", "xcbench.cli.worker", str(os.getpid()), "table", path, "--dataset", shelf.source]
-    process = subprocess.Popen([*program, "--store", str(shelf.store.folder)], stderr=subprocess.PIPE, text=True)
+    program = [
+        sys.executable,
+        "-m",
+        "xcbench.cli.worker",
+        str(os.getpid()),
+        "table",
+        path,
+        "--dataset",
+        dataset_runs.source,
+    ]
+    process = subprocess.Popen([*program, "--store", str(dataset_runs.store.folder)], stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 60
     while not (note.exists() and note.read_text()) and time.monotonic() < deadline:
         time.sleep(0.1)
@@ -300,25 +318,34 @@ def test_interrupting_a_table_keeps_what_has_finished(tmp_path, shelf):
     with pytest.raises(ProcessLookupError):
         os.kill(int(note.read_text()), 0)
     table = experiments.load(path)
-    assert [row.state for row in tables.fill(table, shelf, (0,)).rows] == ["done", "not run"]
+    assert [row.state for row in tables.fill(table, dataset_runs, (0,)).rows] == ["done", "not run"]
 
 
-def test_a_store_that_cannot_be_written_is_said(tmp_path, shelf, capsys):
+def test_a_store_that_cannot_be_written_is_said(tmp_path, dataset_runs, capsys):
     blocked = tmp_path / "blocked"
     blocked.write_text("a file where a folder should be")
     path = write(tmp_path / "mine.yaml", [scripted("fine")])
     with pytest.raises(SystemExit) as end:
-        main(["table", path, "--dataset", shelf.source, "--store", str(blocked)])
+        main(["table", path, "--dataset", dataset_runs.source, "--store", str(blocked)])
     assert end.value.code == 2
     assert str(blocked) in capsys.readouterr().err
     assert blocked.read_text() == "a file where a folder should be"
 
 
-def test_output_file_and_formats(tmp_path, shelf, capsys):
-    tables.run_missing(experiment(row("fine", right=0.5)), [shelf], (0,), InProcess())
+def test_output_file_and_formats(tmp_path, dataset_runs, capsys):
+    tables.run_missing(experiment(row("fine", right=0.5)), [dataset_runs], (0,), InProcess())
     capsys.readouterr()
     path = write(tmp_path / "mine.yaml", [scripted("fine", right=0.5)])
-    command = ["table", path, "--dataset", shelf.source, "--store", str(shelf.store.folder), "--run", "none"]
+    command = [
+        "table",
+        path,
+        "--dataset",
+        dataset_runs.source,
+        "--store",
+        str(dataset_runs.store.folder),
+        "--run",
+        "none",
+    ]
     for form, sign in [("text", "fine"), ("md", "| fine |"), ("latex", "\\toprule"), ("html", "<!doctype html>")]:
         out = tmp_path / f"out.{form}"
         with pytest.raises(SystemExit) as end:
@@ -330,3 +357,13 @@ def test_output_file_and_formats(tmp_path, shelf, capsys):
         main([*command, "--output", str(tmp_path / "mine.yaml" / "out.txt")])
     assert end.value.code == 1
     assert "mine.yaml" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_table_runs_on_ray(dataset_runs):
+    pytest.importorskip("ray")
+    from xcbench.runner.ray_launcher import RayLauncher
+
+    table = experiment(row("a", right=0.5), metrics=("P@1",))
+    assert tables.run_missing(table, [dataset_runs], (0,), RayLauncher(1)) == {}
+    assert cells(tables.fill(table, dataset_runs, (0,)), "P@1")["a"].value == 50.0

@@ -9,11 +9,11 @@ import pytest
 from tests.report.test_plots import ink
 from xcbench.cli import main
 from xcbench.errors import InputError
+from xcbench.evaluation import Interval
 from xcbench.report import tradeoff
 from xcbench.report.tradeoff import COSTS, GAINS, Standing, _pictures, draw_tradeoff, front, standings
 from xcbench.runner.execute import run
 from xcbench.runner.spec import RunSpec
-from xcbench.runner.store import Measure
 
 
 def test_the_front_is_what_nothing_else_beats():
@@ -34,7 +34,7 @@ def test_the_front_against_its_definition():
 
 
 @pytest.fixture
-def runs(shelf):
+def runs(dataset_runs):
     for spec in (
         RunSpec("knn"),
         RunSpec("knn", seed=1),
@@ -43,12 +43,12 @@ def runs(shelf):
         RunSpec("popularity"),
         RunSpec("knn", overrides={"neighbours": 3}),
     ):
-        run(spec, data=shelf.data, store=shelf.store)
-    return list(shelf.store.records())
+        run(spec, data=dataset_runs.data, store=dataset_runs.store)
+    return list(dataset_runs.store.records())
 
 
-def test_only_plain_runs_count_and_seeds_are_averaged(runs, shelf):
-    found = {s.method: s for s in standings(runs, shelf.data.fingerprint)}
+def test_only_plain_runs_count_and_seeds_are_averaged(runs, dataset_runs):
+    found = {s.method: s for s in standings(runs, dataset_runs.data.fingerprint)}
     assert sorted(found) == ["knn", "label-text", "popularity"]
     plain = [r for r in runs if r.method == "knn" and not r.ablations and not r.overrides]
     assert found["knn"].costs["train_s"] == pytest.approx(np.mean([r.train_seconds for r in plain]))
@@ -56,20 +56,20 @@ def test_only_plain_runs_count_and_seeds_are_averaged(runs, shelf):
     assert standings(runs, "of other data") == []
 
 
-def test_an_older_version_of_a_method_is_left_out(runs, shelf):
+def test_an_older_version_of_a_method_is_left_out(runs, dataset_runs):
     old = dataclasses.replace(
         next(r for r in runs if r.method == "popularity"), method_version="0", train_seconds=1e6, finished="1999"
     )
-    found = {s.method: s for s in standings([old, *runs], shelf.data.fingerprint)}
+    found = {s.method: s for s in standings([old, *runs], dataset_runs.data.fingerprint)}
     assert found["popularity"].costs["train_s"] < 1e6
 
 
-def test_the_picture(runs, shelf, tmp_path):
-    path = draw_tradeoff(shelf, tmp_path / "t.png")
+def test_the_picture(runs, dataset_runs, tmp_path):
+    path = draw_tradeoff(dataset_runs, tmp_path / "t.png")
     assert path is not None
     assert 0.01 < ink(path) < 0.6
     with pytest.raises(InputError, match=r"\.png, \.pdf, \.svg"):
-        draw_tradeoff(shelf, tmp_path / "t.gif")
+        draw_tradeoff(dataset_runs, tmp_path / "t.gif")
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_the_picture(runs, shelf, tmp_path):
 )
 def test_any_spread_of_times_is_drawn_with_its_points_inside_and_ticks_that_can_be_read(times):
     found = [
-        Standing(f"m{n}", dict.fromkeys(GAINS, Measure(50 + n, 40, 60)), dict(zip(COSTS, t, strict=True)))
+        Standing(f"m{n}", dict.fromkeys(GAINS, Interval(50 + n, 40, 60)), dict(zip(COSTS, t, strict=True)))
         for n, t in enumerate(times)
     ]
     with warnings.catch_warnings():
@@ -90,17 +90,17 @@ def test_any_spread_of_times_is_drawn_with_its_points_inside_and_ticks_that_can_
                 assert not any(label.get_text() for label in axes.get_xticklabels(minor=True))
 
 
-def test_seeds_may_be_chosen(runs, shelf, tmp_path, monkeypatch):
+def test_seeds_may_be_chosen(runs, dataset_runs, tmp_path, monkeypatch):
     drawn = []
     monkeypatch.setattr(tradeoff, "_pictures", lambda found, _: iter(drawn.append(found) or ()))
-    draw_tradeoff(shelf, tmp_path / "t.png", seeds=(1,))
+    draw_tradeoff(dataset_runs, tmp_path / "t.png", seeds=(1,))
     assert [(s.method, s.costs["train_s"]) for s in drawn[0]] == [
         ("knn", next(r.train_seconds for r in runs if r.seed == 1))
     ]
 
 
-def test_the_verb(runs, shelf, tmp_path, capsys):
-    where = ["--dataset", shelf.source, "--store", str(shelf.store.folder)]
+def test_the_verb(runs, dataset_runs, tmp_path, capsys):
+    where = ["--dataset", dataset_runs.source, "--store", str(dataset_runs.store.folder)]
     with pytest.raises(SystemExit) as end:
         main(["plot", "tradeoff", *where, "--output", str(tmp_path / "t.svg")])
     assert not end.value.code
@@ -117,8 +117,8 @@ def test_a_misspelt_figure_is_guessed(name, meant, capsys):
     assert f"unknown figure {name!r}; did you mean {meant}" in capsys.readouterr().err
 
 
-def test_nothing_to_draw_is_said(shelf, capsys):
+def test_nothing_to_draw_is_said(dataset_runs, capsys):
     with pytest.raises(SystemExit) as end:
-        main(["plot", "tradeoff", "--dataset", shelf.source, "--store", str(shelf.store.folder)])
+        main(["plot", "tradeoff", "--dataset", dataset_runs.source, "--store", str(dataset_runs.store.folder)])
     assert not end.value.code
     assert "nothing to draw yet" in capsys.readouterr().out

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from xcbench.data import TopK
-from xcbench.plugins import Method, Predictor, load_values, register_method, save_values
+from xcbench.plugins import Method, Predictor, load_values, register_method, save_values, stage
 from xcbench.train import Points, Training, train
 
 
@@ -55,32 +55,38 @@ def note(trace, what):
             stream.write(f"{what} {rank()}\n")
 
 
+WATCHED = {}
+
+
+@stage()
+def counts(work):
+    note(WATCHED["trace"], "counts")
+    mine = work.checkpoints / "mine"
+    mine.write_text(rank())
+    for _ in work.progress(range(3), "counting"):
+        assert mine.read_text() == rank()
+    return {"counts": work.data.train.Y.sum(axis=0) + float(rank())}  # what the first kept counts for all
+
+
+@stage(after=[counts])
+def learn(work):
+    points = work.data.train
+    note(WATCHED["trace"], f"counts begin with {work[counts]['counts'][0]:.0f}, learn")
+    module = Linear(points.X.shape[1], work.data.label_count)
+    module.data = points.X, points.Y
+    train(module, Points(points.X, points.Y), Training(epochs=3, batch_size=16, lr=0.1), work)
+    note(WATCHED["trace"], "learnt")
+    return {"W": module.W.detach().numpy()}
+
+
 @register_method("spread")
 class Spread(Method[SpreadConfig]):
     """One matrix, learnt together"""
 
     config_type = SpreadConfig
     predictor_type = SpreadPredictor
-
-    def stages(self, data, run):
-        counts = run.stage("counts", lambda work: self.counts(data, work), data=data)
-        return {"learn": run.stage("learn", lambda work: self.learn(data, counts, work), data=data, after=[counts])}
-
-    def counts(self, data, work):
-        note(self.config.trace, "counts")
-        mine = work.checkpoints / "mine"
-        mine.write_text(rank())
-        for _ in work.progress(range(3), "counting"):
-            assert mine.read_text() == rank()
-        return {"counts": data.train.Y.sum(axis=0) + float(rank())}  # what the first kept counts for all
-
-    def learn(self, data, counts, work):
-        note(self.config.trace, f"counts begin with {counts['counts'][0]:.0f}, learn")
-        module = Linear(data.train.X.shape[1], data.label_count)
-        module.data = data.train.X, data.train.Y
-        train(module, Points(data.train.X, data.train.Y), Training(epochs=3, batch_size=16, lr=0.1), work)
-        note(self.config.trace, "learnt")
-        return {"W": module.W.detach().numpy()}
+    stages = (counts, learn)
 
     def fit(self, data, run):
-        return SpreadPredictor(self.stages(data, run)["learn"]["W"], self.config.trace)
+        WATCHED["trace"] = self.config.trace
+        return SpreadPredictor(run.stage(learn, data)["W"], self.config.trace)

@@ -23,6 +23,7 @@ from xcbench.plugins import (
     register_method,
     register_reranker,
     save_values,
+    stage,
 )
 
 STEPS = 5
@@ -61,6 +62,48 @@ class StagedPredictor(Predictor):
         return cls(load_values(folder)["W"])
 
 
+WATCHED = {}
+
+
+def trace(line):
+    if WATCHED["trace"]:
+        with Path(WATCHED["trace"]).open("a") as stream:
+            stream.write(f"{line}\n")
+
+
+@stage(settings=["graph"], data="unaugmented", seeded=False)
+def graph(work):
+    trace("graph")
+    time.sleep(WATCHED["pause"])
+    assert work.config.graph.kind
+    Y = work.unaugmented.train.Y
+    return {"G": (Y.T @ Y).tocsr(), "seed": work.seed}
+
+
+@stage(settings=["clusters"], data=(), after=[graph], shared=True)
+def clusters(work):
+    trace("clusters")
+    return {"C": work.generator().integers(0, work.config.clusters, work[graph]["G"].shape[0])}
+
+
+@stage(settings=["rate"], after=[clusters])
+def rank(work):
+    train, C = work.data.train, work[clusters]["C"]
+    W = (train.Y.T @ train.X).toarray()
+    kept = work.checkpoints / "state.json"
+    state = json.loads(kept.read_text()) if kept.exists() else {"step": 0, "total": 0.0}
+    while state["step"] < STEPS:
+        step = state["step"]
+        trace(f"rank {step}")
+        if step == WATCHED["die_at"]:
+            os.kill(os.getpid(), signal.SIGKILL)
+        noise = np.random.default_rng([work.seed, step]).random()
+        state = {"step": step + 1, "total": state["total"] + noise}
+        kept.write_text(json.dumps(state))
+    noise = np.random.default_rng(work.seed).normal(0, work.config.rate, W.shape)
+    return {"W": (W + noise + 0.01 * C[:, None] + 0.001 * state["total"]).astype(np.float32)}
+
+
 @register_method("staged")
 class Staged(Method[StagedConfig]):
     """Centroids, in three stages"""
@@ -68,6 +111,7 @@ class Staged(Method[StagedConfig]):
     config_type = StagedConfig
     predictor_type = StagedPredictor
     version = "7"
+    stages = (graph, clusters, rank)
     ablations: ClassVar = {
         "cooc": Ablation("Staged-Cooc", {"graph.kind": "cooccurrence"}),
         "coarse": Ablation("Staged-2", {"clusters": 2}),
@@ -76,58 +120,10 @@ class Staged(Method[StagedConfig]):
     }
     presets: ClassVar = {"Toy-50": {"rate": 0.2}, "other": {"rate": 0.3, "clusters": 8}}
 
-    def trace(self, line):
-        if self.config.trace:
-            with Path(self.config.trace).open("a") as stream:
-                stream.write(f"{line}\n")
-
-    def stages(self, data, run):
-        config = self.config
-        graph = run.stage(
-            "graph", lambda work: self.graph(data, work), data=run.unaugmented, config=config.graph, seeded=False
-        )
-        clusters = run.stage(
-            "clusters",
-            lambda work: self.clusters(graph["G"], work),
-            config={"clusters": config.clusters},
-            after=[graph],
-            shared=True,
-        )
-        rank = run.stage(
-            "rank",
-            lambda work: self.rank(data, clusters["C"], work),
-            data=data,
-            config={"rate": config.rate},
-            after=[clusters],
-        )
-        return {"graph": graph, "clusters": clusters, "rank": rank}
-
-    def graph(self, data, work):
-        self.trace("graph")
-        time.sleep(self.config.pause)
-        return {"G": (data.train.Y.T @ data.train.Y).tocsr(), "seed": work.seed}
-
-    def clusters(self, G, work):
-        self.trace("clusters")
-        return {"C": work.generator().integers(0, self.config.clusters, G.shape[0])}
-
-    def rank(self, data, C, work):
-        W = (data.train.Y.T @ data.train.X).toarray()
-        kept = work.checkpoints / "state.json"
-        state = json.loads(kept.read_text()) if kept.exists() else {"step": 0, "total": 0.0}
-        while state["step"] < STEPS:
-            step = state["step"]
-            self.trace(f"rank {step}")
-            if step == self.config.die_at:
-                os.kill(os.getpid(), signal.SIGKILL)
-            noise = np.random.default_rng([work.seed, step]).random()
-            state = {"step": step + 1, "total": state["total"] + noise}
-            kept.write_text(json.dumps(state))
-        noise = np.random.default_rng(work.seed).normal(0, self.config.rate, W.shape)
-        return {"W": (W + noise + 0.01 * C[:, None] + 0.001 * state["total"]).astype(np.float32)}
-
     def fit(self, data, run):
-        return StagedPredictor(self.stages(data, run)["rank"]["W"])
+        # What is watched from outside is no input of a stage, so it takes another way than the config.
+        WATCHED.update(trace=self.config.trace, die_at=self.config.die_at, pause=self.config.pause)
+        return StagedPredictor(run.stage(rank, data)["W"])
 
 
 @dataclass(frozen=True)

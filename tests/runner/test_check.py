@@ -8,11 +8,11 @@ from xcbench.runner.check import check_method
 
 HONEST = """
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from xcbench.plugins import Ablation, Method, Predictor, load_values, register_method, save_values
+from xcbench.plugins import Ablation, Method, Predictor, load_values, register_method, save_values, stage
 from xcbench.data import TopK
 
 
@@ -38,34 +38,42 @@ class Linear(Predictor):
         return cls(load_values(folder)["W"])
 
 
+@stage(settings=["bonus"])
+def weights(work):
+    data, bonus = work.data, work.config.bonus
+    return {"W": (data.train.Y.T @ data.train.X).toarray()}
+
+
 @register_method("mine")
 class Mine(Method):
     config_type = Config
     predictor_type = Linear
     ablations = {"more": Ablation("More", {"bonus": 1.0})}
 
-    def fit(self, data, run):
-        def compute(work):
-            return {"W": (data.train.Y.T @ data.train.X).toarray()}
+    stages = (weights,)
 
-        return Linear(run.stage("weights", compute, data=data)["W"])
+    def fit(self, data, run):
+        return Linear(run.stage(weights, data)["W"])
 """
 
 BROKEN = {
-    "trains on 50 labels": ("def compute(work):", "def compute(work):\n            raise RuntimeError('no gradient')"),
+    "trains on 50 labels": ("data, bonus = work.data, work.config.bonus", "raise RuntimeError('no gradient')"),
     "predictions are well-formed": ("found.padded(k)", "found.rows((slice(None), slice(None, None, -1)))"),
-    "leaves the data unchanged": ("def compute(work):", "data.train.X.data[:] *= 2\n        def compute(work):"),
+    "leaves the data unchanged": ('    return {"W"', '    data.train.X.data[:] *= 2\n    return {"W"'),
     "does not look at the test points": ("data.train.X).toarray()", "data.train.X).toarray() + len(data.test)"),
     "the same seed gives the same model": (
         "data.train.X).toarray()",
         "data.train.X).toarray() + np.random.default_rng().random((data.label_count, data.feature_count))",
     ),
-    "finished stages are reused": ("data=data)", "data=data, config=str(np.random.default_rng().random()))"),
+    "finished stages are reused": (
+        "bonus: float = 0.0",
+        "bonus: float = field(default=0.0, metadata={'identity': lambda value: np.random.default_rng().random()})",
+    ),
     "save and load change nothing": ('{"W": self.W}', '{"W": self.W + np.eye(*self.W.shape)}'),
     "points are predicted one by one": ("X @ self.W.T", "X @ self.W.T + X.sum()"),
     "odd inputs are fine": ("scores = X", "assert X.nnz\n        scores = X"),
-    "tiny data is fine": ("def compute(work):", "assert data.label_count > 2\n        def compute(work):"),
-    "every ablation trains": ("def compute(work):", "assert not self.config.bonus\n        def compute(work):"),
+    "tiny data is fine": ('    return {"W"', '    assert data.label_count > 2\n    return {"W"'),
+    "every ablation trains": ('    return {"W"', '    assert not bonus\n    return {"W"'),
     "ablations and presets fit the config": ('{"bonus": 1.0}', '{"bonus": 0.0}'),
 }
 

@@ -137,7 +137,7 @@ def test_threads_are_divided(monkeypatch):
     assert {outcome.output for outcome in LocalLauncher(2).launch([job("threads")] * 2)} == {"1 1\n"}
 
 
-def test_why():
+def test_a_failure_is_one_line():
     assert failure_reason(0, "anything") is None
     assert failure_reason(1, "") == "it said nothing"
     assert failure_reason(2, "a\nxcbench: no such dataset\n\n") == "no such dataset"

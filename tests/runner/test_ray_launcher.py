@@ -62,13 +62,3 @@ def test_lost_workers_are_replaced_or_reported(tmp_path, script, monkeypatch):
     assert len(list((tmp_path / "cursed").iterdir())) == LOSSES
     assert outcomes["wrong"].failure == "the loss is not a number"
     assert not ray.is_initialized()
-
-
-def test_a_table_runs_on_ray(shelf, tmp_path):
-    from tests.report.conftest import METHOD
-    from xcbench.report import tables
-    from xcbench.report.experiments import Experiment, Row
-
-    table = Experiment("mine", "t", (Row("a", METHOD, overrides={"right": 0.5}),), ("P@1",))
-    assert tables.run_missing(table, [shelf], (0,), RayLauncher(1)) == {}
-    assert tables.fill(table, shelf, (0,)).rows[0].cells["P@1"].value == 50.0

@@ -15,9 +15,10 @@ from xcbench.evaluation import evaluate
 from xcbench.plugins.registry import get_method
 from xcbench.report.comparison import compare_runs, dataset_of
 from xcbench.runner import execute as run_module
-from xcbench.runner.execute import plan, run
+from xcbench.runner.execute import run
 from xcbench.runner.meter import Meter
 from xcbench.runner.model import Model, load_model
+from xcbench.runner.plan import MemoryForecast, plan
 from xcbench.runner.resolve import resolve
 from xcbench.runner.spec import OverwriteStrategy, RunSpec
 from xcbench.runner.store import Store, results
@@ -229,7 +230,7 @@ def test_a_plan_computes_nothing(go, tmp_path, data):
     spec = RunSpec(STAGED, overrides={"trace": str(trace)}, ensemble=2)
     before = plan(spec, data=data)
     assert not trace.exists()
-    assert [(member, stage.name, note) for member, stage, note in before.stages] == [
+    assert [(stage.member, stage.name, note) for stage, note in before.stages] == [
         (0, "graph", None),
         (0, "clusters", None),
         (0, "rank", None),
@@ -238,11 +239,11 @@ def test_a_plan_computes_nothing(go, tmp_path, data):
         (1, "rank", None),
     ]
     assert before.record is None
-    assert "guess" in before.memory_source
+    assert "guess" in before.memory.source
     record = run(RunSpec(STAGED, overrides={"trace": str(trace)}), data=data)
     after = plan(spec, data=data)
     assert [note is not None for *_, note in after.stages] == [True, True, True, True, True, False]
-    assert after.memory == record.peak_memory
+    assert after.memory.bytes == record.peak_memory
     assert after.resolved.config == before.resolved.config
 
 
@@ -257,7 +258,8 @@ def test_expected_memory_is_said_before_anything_is_computed(go, caplog, monkeyp
     go()
     assert "MiB at its peak (a guess" in caplog.messages[1]
     assert "may not fit" not in caplog.text
-    monkeypatch.setattr(run_module, "_estimate_memory", lambda *_: (1 << 60, "the method's own estimate"))
+    forecast = MemoryForecast(1 << 60, "the method's own estimate")
+    monkeypatch.setattr(run_module, "forecast_memory", lambda *_, **__: forecast)
     caplog.clear()
     go(overwrite=OverwriteStrategy.REDO)
     assert caplog.messages[1].endswith("about 1099511627776 MiB at its peak (the method's own estimate)")

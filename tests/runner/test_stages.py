@@ -16,6 +16,8 @@ import pytest
 from tests.runner.staged_method import Staged, StagedConfig
 from xcbench.data.binary import store_dataset
 from xcbench.errors import XCBenchError
+from xcbench.plugins import Method, all_but, settings_of, stage
+from xcbench.plugins.stages import IDENTITY
 from xcbench.runner.context import RunContext
 from xcbench.runner.execute import run
 from xcbench.runner.spec import OverwriteStrategy, RunSpec
@@ -98,53 +100,149 @@ def test_ensemble_members_share_what_is_declared_shared(cache, data, trace):
     assert not np.array_equal(first.W, second.W)
 
 
+def owner(*stages, name="owner", config=None, version="7"):
+    """A plug-in with these stages."""
+
+    class Owner(Method):
+        def fit(self, data, run):
+            pass
+
+    Owner.name, Owner.code_version, Owner.stages = name, version, stages
+    return Owner(config or Settings())
+
+
+def declared(function=lambda work: {}, **how):
+    return stage(**{"name": "stage", "data": (), **how})(function)
+
+
+def output(cache, data, *stages, seed=0):
+    """What the last of these stages gives."""
+    return context(cache, data, seed=seed).owned_by(owner(*stages)).stage(stages[-1], data)
+
+
+@dataclasses.dataclass(frozen=True)
+class Group:
+    c: int = 3
+    d: int = 4
+
+    def total(self):
+        return self.c + self.d
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    a: int = 1
+    b: int = 2
+    group: Group = dataclasses.field(default_factory=Group)
+    file: str = dataclasses.field(default="", metadata={IDENTITY: len})
+
+    @property
+    def twice(self):
+        return 2 * self.a
+
+
 def key(cache, known, **changed):
-    given = {"data": known, "config": {"a": 1}, "version": "1", "seeded": True} | changed
-    seed, name, owner = given.pop("seed", 0), given.pop("name", "stage"), given.pop("owner", None)
-    asked = context(cache, known, seed=seed)
-    asked = asked.owned_by(owner) if owner else asked
-    return asked.stage(name, lambda work: {}, **given).key
+    given = {"data": "data", "settings": ["a"], "version": "1", "name": "stage"} | changed
+    seed, who, config = given.pop("seed", 0), given.pop("who", "owner"), given.pop("config", Settings())
+    one = declared(**given)
+    run = context(cache, known, seed=seed).owned_by(owner(*one.after, one, name=who, config=config))
+    return run.plan(one, known).key
 
 
 def test_keys_are_made_of_exactly_what_is_declared(cache, data):
-    class Other:
-        name, code_version = "other", "1"
-
     same = key(cache, data)
     assert key(cache, data) == same
-    assert key(cache, dataclasses.replace(data, name="renamed"), config={"a": 1}) == same
-    upstream = context(cache, data).stage("before", lambda work: {})
+    assert key(cache, dataclasses.replace(data, name="renamed")) == same
+    assert key(cache, data, config=Settings(b=3, group=Group(c=9))) == same
+    upstream = declared(name="before")
     different = [
-        key(cache, data, config={"a": 2}),
-        key(cache, data, config={"b": 1}),
+        key(cache, data, config=Settings(a=2)),
+        key(cache, data, settings=["a", "b"]),
+        key(cache, data, settings=["b"]),
+        key(cache, data, settings=all_but()),
+        key(cache, data, settings=all_but("b")),
         key(cache, data, version="2"),
         key(cache, data, seed=1),
         key(cache, data, seeded=False),
         key(cache, data, name="other"),
-        key(cache, data, owner=Other()),
+        key(cache, data, who="other"),
         key(cache, data, data=()),
-        key(cache, data, data=toy_dataset(seed=1)),
+        key(cache, data, data="unaugmented"),
+        key(cache, toy_dataset(seed=1)),
         key(cache, data, after=[upstream]),
     ]
     assert len({same, *different}) == len(different) + 1
     assert key(cache, data, seeded=False, seed=1) == key(cache, data, seeded=False, seed=2)
 
 
+def test_a_group_of_settings_counts_whole_or_in_part(cache, data):
+    changed = Settings(group=Group(d=5))
+    assert key(cache, data, settings=["group"], config=changed) != key(cache, data, settings=["group"])
+    assert key(cache, data, settings=["group.c"], config=changed) == key(cache, data, settings=["group.c"])
+    but = all_but("group.d")
+    assert key(cache, data, settings=but, config=changed) == key(cache, data, settings=but)
+
+
+def test_a_setting_that_names_a_file_counts_by_what_identifies_the_file(cache, data):
+    keys = [key(cache, data, settings=["file"], config=Settings(file=name)) for name in ("abc", "xyz", "long")]
+    assert keys[0] == keys[1] != keys[2]
+
+
+def test_a_stage_sees_its_declared_settings_and_no_others(cache, data):
+    def read(what, settings):
+        return output(
+            cache, data, declared(lambda work: {"x": what(work.config)}, settings=settings, version=str(what))
+        )["x"]
+
+    assert read(lambda c: c.a, ["a"]) == 1
+    assert read(lambda c: c.twice, ["a"]) == 2
+    assert read(lambda c: c.group.c, ["group.c"]) == 3
+    assert read(lambda c: c.group.total(), ["group"]) == 7
+    assert read(lambda c: c.group.total(), ["group.c", "group.d"]) == 7
+    assert read(lambda c: c.b, all_but("a")) == 2
+    assert read(settings_of, ["a", "b"]) == {"a": 1, "b": 2}
+    for what, settings, name in [
+        (lambda c: c.b, ["a"], "'b'"),
+        (lambda c: c.twice, ["b"], "'a'"),
+        (lambda c: c.group, ["a"], "'group'"),
+        (lambda c: c.group.d, ["group.c"], r"'group\.d'"),
+        (lambda c: c.group.total(), ["group.c"], r"'group\.d'"),
+        (lambda c: c.a, all_but("a"), "'a'"),
+        (lambda c: c.group.d, all_but("group.d"), r"'group\.d'"),
+    ]:
+        with pytest.raises(XCBenchError, match=f"stage 'stage' reads setting {name} without declaring it"):
+            read(what, settings)
+    with pytest.raises(AttributeError):
+        read(lambda c: c.nothing_of_that_name, ["a"])
+
+
+def test_a_stage_sees_its_declared_data_and_no_other(cache, data):
+    assert output(cache, data, declared(lambda work: {"n": len(work.data.train)}, data="data"))["n"] == len(data.train)
+    with pytest.raises(XCBenchError, match="stage 'stage' reads 'unaugmented' without declaring it in `data`"):
+        output(cache, data, declared(lambda work: {"n": len(work.unaugmented.train)}, data="data", version="2"))
+
+
 def test_a_stage_is_of_its_methods_version_unless_it_has_its_own(cache, data):
-    run = context(cache, data)
-    assert run.stage("a", dict).inputs["version"] == Staged.version
-    assert run.stage("a", dict, version="x").inputs["version"] == "x"
+    run, own, other = context(cache, data), declared(name="a"), declared(name="a", version="x")
+    run = run.owned_by(owner(own, other, version=Staged.version))
+    assert run.plan(own, data).inputs["version"] == Staged.version
+    assert run.plan(other, data).inputs["version"] == "x"
 
 
 def test_reading_an_undeclared_stage_is_refused(cache, data):
-    run = context(cache, data)
-    one = run.stage("one", lambda work: {"x": 1})
-    two = run.stage("two", lambda work: {"x": 2 + one["x"]})
+    one = declared(lambda work: {"x": 1}, name="one")
+    two = declared(lambda work: {"x": 2 + work[one]["x"]}, name="two")
     with pytest.raises(XCBenchError, match="'two' reads stage 'one' without declaring it"):
-        two.read()
-    three = run.stage("three", lambda work: {"x": 3 + one["x"]}, after=[one])
-    four = run.stage("four", lambda work: {"x": one["x"] + three["x"]}, after=[three])
-    assert four["x"] == 5
+        output(cache, data, one, two)
+    three = declared(lambda work: {"x": 3 + work[one]["x"]}, name="three", after=[one])
+    four = declared(lambda work: {"x": work[one]["x"] + work[three]["x"]}, name="four", after=[three])
+    assert output(cache, data, one, three, four)["x"] == 5
+
+
+def test_a_stage_that_the_method_does_not_list_is_refused(cache, data):
+    one, two = declared(name="one"), declared(name="two")
+    with pytest.raises(XCBenchError, match="owner: stage 'two' is not listed in its `stages`"):
+        context(cache, data).owned_by(owner(one)).stage(two, data)
 
 
 def test_seeds_differ_by_stage_and_seed_and_global_generators_follow(cache, data):
@@ -154,7 +252,7 @@ def test_seeds_differ_by_stage_and_seed_and_global_generators_follow(cache, data
         return {"drawn": [work.seed, np.random.random(), float(torch.rand(()))]}  # noqa: NPY002
 
     drawn = [
-        context(cache, data, seed=seed).stage(name, draw, version=version)["drawn"]
+        output(cache, data, declared(draw, name=name, version=version), seed=seed)["drawn"]
         for version in "12"
         for name, seed in [("a", 0), ("b", 0), ("a", 1)]
     ]
@@ -195,11 +293,11 @@ def test_a_continued_stage_costs_what_led_to_its_checkpoints_too(cache, data):
 
     for compute, seconds in ((save_and_die, 100), (save_and_die, 50), (die, 0)):
         with pytest.raises(RuntimeError):
-            context(cache, data).stage("x", compute).read()
+            output(cache, data, declared(compute, name="x"))
         (record,) = cache.folder.glob("*.checkpoints/attempt.json")
         began = json.loads(record.read_text())
         record.write_text(json.dumps(began | {"started": began["started"] - seconds}))
-    context(cache, data).stage("x", lambda work: {"found": True}).read()
+    output(cache, data, declared(lambda work: {"found": True}, name="x"))
     assert cache.entries()[0].note.seconds == pytest.approx(150, abs=5)
 
 
@@ -212,9 +310,9 @@ def test_a_failed_stage_leaves_no_entry_and_keeps_its_checkpoints(cache, data):
         return {"found": (work.checkpoints / "half").exists()}
 
     with pytest.raises(RuntimeError):
-        context(cache, data).stage("x", fail).read()
+        output(cache, data, declared(fail, name="x"))
     assert cache.entries() == []
-    assert context(cache, data).stage("x", check)["found"] is True
+    assert output(cache, data, declared(check, name="x"))["found"] is True
     assert cache.remains() == []
 
 
@@ -233,12 +331,12 @@ def test_the_log_says_ran_and_reused(cache, data, trace, caplog):
 
 def test_a_stage_returns_named_values(cache, data):
     with pytest.raises(TypeError, match="stage x must return a dict of values, got list"):
-        context(cache, data).stage("x", lambda work: [1]).read()
+        output(cache, data, declared(lambda work: [1], name="x"))
 
 
 def test_progress_is_plain_lines_without_a_terminal(cache, data, caplog, monkeypatch):
     caplog.set_level(logging.INFO, "xcbench")
-    monkeypatch.setattr("xcbench.runner.context._LINE_EVERY", -1)
+    monkeypatch.setattr("xcbench.runner.context._SECONDS_BETWEEN_LINES", -1)
     assert list(context(cache, data).progress([5, 6, 7], "epochs")) == [5, 6, 7]
     assert [r.getMessage() for r in caplog.records] == ["epochs: 0 of 3", "epochs: 1 of 3", "epochs: 2 of 3"]
 

@@ -7,15 +7,16 @@ import pytest
 
 import xcbench
 from xcbench.errors import DataError, InputError, XCBenchError
-from xcbench.runner.store import COLUMNS, SCHEMA, Store, load_record, read_record, results
+from xcbench.runner.record_upgrades import SCHEMA, upgraded
+from xcbench.runner.store import COLUMNS, Store, load_record, read_record, results
 
 HISTORIC = sorted((Path(__file__).parent / "historic_records").iterdir())
+STAGED = Path(__file__).parent / "historic_records" / "staged-20f862988ce4"
 
 
 @pytest.fixture
 def store(tmp_path):
-    for record in HISTORIC:
-        shutil.copytree(record, tmp_path / "runs" / record.name)
+    shutil.copytree(STAGED, tmp_path / "runs" / STAGED.name)
     return Store(tmp_path / "runs")
 
 
@@ -29,10 +30,65 @@ def test_records_of_every_schema_stay_readable(folder):
     record = read_record(folder)
     assert record.id == folder.name
     assert 0 <= record.metrics["P@1"].low <= record.metrics["P@1"].value <= record.metrics["P@1"].high <= 100
-    assert len(record.predictions()) == record.test_points
+    if record.is_summary:
+        assert record.depth == 20
+    else:
+        assert len(record.predictions()) == record.test_points
     assert record.log()
     assert [stage.name for stage in record.stages]
     assert record.environment["xcbench"]
+
+
+def test_renamed_settings_of_schema_1():
+    """ECLARE, with overrides of renamed settings."""
+    folder = next(folder for folder in HISTORIC if folder.name.startswith("eclare"))
+    before = json.loads((folder / "record.json").read_text())
+    record = read_record(folder)
+    assert before["schema"] == 1
+    assert record.augment == ("ignore-filtered",)
+    assert record.config["augment"] == {"ignore-filtered": {}}
+    assert record.config["game"] == {"mode": "code", "power": 0.25}
+    assert record.config["rerank"]["calibrated"]["sparse"]["max_log_drop"] == 8.0
+    for part in ("surrogate", "shortlister", "extreme"):
+        old, new = before["config"][part]["training"], record.config[part]["training"]
+        assert new["min_steps"] == old["least_steps"]
+        assert new["label_lr_factor"] == old["free_rate"]
+        assert new["block_lr_factor"] == old["block_rate"]
+    assert record.overrides == {
+        "extreme.training.min_steps": "600",
+        "game.mode": "code",
+        "rerank.calibrated.sparse.max_log_drop": 8.0,
+    }
+    assert {stage.state for stage in record.stages} >= {"parallel"}
+    now = json.dumps(record.to_json())
+    for word in ("least_steps", "free_rate", "block_rate", "fall", '"filtered"', "game_power", "beside"):
+        assert word not in now
+
+
+def test_only_settings_of_the_sparse_ranker_are_renamed_there():
+    value = json.loads((STAGED / "record.json").read_text())
+    value["config"] = {"fall": 1, "rerank": {"sparse": {"fall": 2}, "mine": {"fall": 3}}, "game": "mine"}
+    value["overrides"] = {
+        "rerank.mine.fall": 3,
+        "rerank.sparse.fall": 2,
+        "augment.filtered.a": 1,
+        "x": {"free_rate": 4},
+    }
+    result = upgraded(value)
+    assert result["config"] == {
+        "fall": 1,
+        "rerank": {"sparse": {"max_log_drop": 2}, "mine": {"fall": 3}},
+        "game": "mine",
+    }
+    assert result["overrides"] == {
+        "rerank.mine.fall": 3,
+        "rerank.sparse.max_log_drop": 2,
+        "augment.ignore-filtered.a": 1,
+        "x": {"label_lr_factor": 4},
+    }
+    assert result["schema"] == SCHEMA
+    assert upgraded(result) == result
+    assert value["schema"] == 1
 
 
 def test_a_record_survives_the_way_to_json_and_back(store, tmp_path):
@@ -84,25 +140,25 @@ def test_an_empty_store_gives_an_empty_frame_with_the_same_columns(tmp_path):
 )
 def test_a_corrupted_record_is_named_and_the_others_are_read(store, tmp_path, caplog, damage):
     whole = store.path("whole")
-    shutil.copytree(HISTORIC[0], whole)
-    path = store.path(HISTORIC[0].name) / "record.json"
+    shutil.copytree(STAGED, whole)
+    path = store.path(STAGED.name) / "record.json"
     path.write_text(damage(path.read_text()))
     assert [record.folder.name for record in store.records()] == ["whole"]
     assert str(path) in caplog.text
     assert len(caplog.records) == 1
     assert set(results(store).folder) == {str(whole)}
     with pytest.raises(DataError, match=r"record\.json"):
-        load_record(HISTORIC[0].name, store.folder)
+        load_record(STAGED.name, store.folder)
 
 
 def test_half_written_records_are_not_seen(store):
-    shutil.copytree(HISTORIC[0], store.folder / ".staged-0.xyz.part")
+    shutil.copytree(STAGED, store.folder / ".staged-0.xyz.part")
     (store.folder / "staged-111111111111").mkdir()
-    assert store.ids() == [folder.name for folder in HISTORIC]
+    assert store.ids() == [STAGED.name]
 
 
 def test_a_run_is_found_by_any_clear_name(store):
-    run_id = HISTORIC[0].name
+    run_id = STAGED.name
     for name in (
         run_id,
         run_id[:-3],
@@ -111,7 +167,7 @@ def test_a_run_is_found_by_any_clear_name(store):
         str(store.path(run_id)),
     ):
         assert load_record(name, store.folder).id == run_id
-    shutil.copytree(HISTORIC[0], store.path(run_id[:-1] + "x"))
+    shutil.copytree(STAGED, store.path(run_id[:-1] + "x"))
     with pytest.raises(InputError, match="write more of it"):
         store.find(run_id[:-2])
     with pytest.raises(InputError, match="did you mean"):

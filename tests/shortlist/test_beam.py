@@ -3,6 +3,7 @@
 import numba
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -71,7 +72,7 @@ def test_predictions_are_the_equations(n, K, L, beam, k, mode, power, seed):
     np.testing.assert_allclose(found.scores, expected.scores, rtol=1e-4, atol=1e-6)
 
 
-def test_one_label_a_cluster_and_a_full_beam_is_the_product():
+def test_one_label_per_cluster_and_a_full_beam_is_the_product():
     """Fact sheet, section 10: DECAF's score is then sigma(h_l) sigma(s_l)."""
     _, H, b, W, c, (Xc, Xl), clustering = world(0, 5, 20, 20, clusters=np.random.default_rng(1).permutation(20))
     predictor = BeamPredictor.of(BeamShortlister.of(H, clustering, 20, b), W, c)
@@ -94,8 +95,6 @@ def test_labels_in_a_far_cluster_can_enter_through_the_graph():
     H, W = np.array([[5.0], [-5.0]], np.float32), np.ones((2, 1), np.float32)
     clustering, X = Clustering.of(np.array([0, 1]), 2), np.ones((1, 1), np.float32)
     edge = np.array([[0.5, 0.5], [0.5, 0.5]], np.float32)
-    import scipy.sparse as sp
-
     found = {}
     for mode in ("code", "paper"):
         game = Game(sp.csr_array(edge), 2, mode)
@@ -176,4 +175,4 @@ def test_wrong_input():
     ("wanted", "beam", "width"), [(1, None, 1), (10, None, 4), (99, None, 4), (99, 2, 2), (1, 9, 4)]
 )
 def test_a_beam_is_as_wide_as_asked_or_as_holds_so_many_labels(wanted, beam, width):
-    assert beam_width(4, 12, wanted, beam) == width  # three labels a cluster
+    assert beam_width(4, 12, wanted, beam) == width  # three labels per cluster

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.shortlist.reference import best, dense
 from xcbench.data import TopK
 from xcbench.errors import InputError, XCBenchError
-from xcbench.shortlist import blend, by_best, prediction_memory, recall_curve, search_memory
+from xcbench.shortlist import blend, divide_by_best, prediction_memory, recall_curve, search_memory
 
 
 @settings(deadline=None, max_examples=40)
@@ -69,7 +69,7 @@ def test_members_must_predict_the_same_points():
 
 
 def test_scaled_by_the_best_where_that_is_above_nothing():
-    found = by_best(
+    found = divide_by_best(
         TopK(np.array([[1, 0], [2, -1], [0, 1]], np.int32), np.array([[4, 1], [0.5, -np.inf], [-1, -2]], np.float32))
     )
     np.testing.assert_array_equal(found.scores, np.array([[1, 0.25], [1, -np.inf], [-1, -2]], np.float32))
@@ -99,8 +99,8 @@ def test_lengths_beyond_the_shortlist_are_refused():
 
 def test_a_prediction_that_cannot_fit_says_so_at_once():
     need = prediction_memory(10**9, 100, labels=10**9, clusters=2**17, dimension=512, beam=100)
-    assert need.results == 8 * 10**9 * 100
-    assert need.parameters > 4 * 10**9 * 512
+    assert need["results"] == 8 * 10**9 * 100
+    assert need["parameters"] > 4 * 10**9 * 512
     with pytest.raises(
         XCBenchError, match=r"^predicting needs .* GB \(.* parameters, .* results, .* blocks under way\)"
     ):
@@ -110,5 +110,5 @@ def test_a_prediction_that_cannot_fit_says_so_at_once():
 
 def test_work_does_not_grow_with_points_or_labels():
     small, large = search_memory(10**5, 100, 10**5), search_memory(10**8, 100, 10**7)
-    assert small.work == large.work < psutil.virtual_memory().total
-    assert large.results == 1000 * small.results
+    assert small["blocks under way"] == large["blocks under way"] < psutil.virtual_memory().total
+    assert large["results"] == 1000 * small["results"]

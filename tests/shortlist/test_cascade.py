@@ -8,7 +8,7 @@ import scipy.sparse as sp
 import torch
 
 from xcbench.errors import DataError
-from xcbench.kernels.sparse_rows import SparseRows
+from xcbench.kernels.csr import SparseRows
 from xcbench.labels import Clustering
 from xcbench.nn import DocumentEncoder, GatedBlock, ResidualBlock, TokenEmbeddings
 from xcbench.shortlist.beam import BeamShortlister
@@ -16,7 +16,7 @@ from xcbench.shortlist.exact import ExactShortlister
 from xcbench.shortlist.predictors import CascadePredictor, FixedEncoder, folded
 from xcbench.shortlist.predictors import cascade as module
 from xcbench.shortlist.predictors.beam import BeamPredictor
-from xcbench.shortlist.predictors.listed import ShortlistPredictor
+from xcbench.shortlist.predictors.shortlist import ShortlistPredictor
 from xcbench.train import document_side
 
 V, D, L = 12, 5, 9
@@ -67,7 +67,7 @@ def test_predictions_are_those_of_the_stages_and_survive_the_disk(kind, shared, 
     first, second = encoders(shared)
     predictor = CascadePredictor(first, second, stages(kind))
     X = points(8)
-    want = predictor.stages.predict(first(X), second(X), 6)
+    want = predictor.ranker.predict(first(X), second(X), 6)
     found = predictor.predict(X, 6)
     np.testing.assert_array_equal(found.indices, want.indices)
     np.testing.assert_allclose(found.scores, want.scores, rtol=1e-5)

@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from safetensors.numpy import save_file
 
 from tests.shortlist.reference import assert_same, best
+from xcbench.data import TopK
 from xcbench.errors import InputError
+from xcbench.kernels.running_topk import RunningTopK
 from xcbench.shortlist import ExactShortlister, exact_topk, load_shortlister
-from xcbench.shortlist.running import RunningTopK
 
 
 @settings(deadline=None, max_examples=60)
@@ -36,7 +37,7 @@ def test_running_top_k_is_brute_force_with_ties(n, L, k, levels, widths, seed):
             part = slice(first, min(first + width, L))
             running.offer(S[:, part].copy(), bias[part], first)
             first = part.stop
-    found = running.result()
+    found = TopK(*running.result())
     expected = best(S + bias, min(k, L))
     np.testing.assert_array_equal(found.indices, expected.indices)
     np.testing.assert_array_equal(found.scores, expected.scores)

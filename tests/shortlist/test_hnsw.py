@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 
 from xcbench.errors import InputError
-from xcbench.shortlist import HNSWShortlister, blend, by_best, exact_topk, load_shortlister, recall_curve
+from xcbench.shortlist import HNSWShortlister, blend, divide_by_best, exact_topk, load_shortlister, recall_curve
 
 
 def unit(rng, rows, D=12):
@@ -47,7 +47,7 @@ def test_training_points_vote_for_their_labels():
     votes = HNSWShortlister.of(points, Y, neighbours=2, vote="sum").shortlist(np.array([[1, 0]], np.float32), 3)
     np.testing.assert_array_equal(votes.indices, [[1, 0, -1]])
     np.testing.assert_allclose(votes.scores[0, :2], [1.8, 1], rtol=1e-6)
-    mixed = blend([by_best(votes), by_best(votes.cut(1))], 2, weights=(0.25, 0.75))
+    mixed = blend([divide_by_best(votes), divide_by_best(votes.cut(1))], 2, weights=(0.25, 0.75))
     np.testing.assert_allclose(mixed.scores, [[1, 0.25 / 1.8]], rtol=1e-6)
 
 

@@ -1,3 +1,4 @@
+import numba
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -43,8 +44,6 @@ def _ones(M):
 
 
 def test_the_number_of_threads_changes_nothing():
-    import numba
-
     rng = np.random.default_rng(0)
     A, B = random_csr(rng, 300, 80, 0.1), random_csr(rng, 80, 500, 0.1)
     before = numba.get_num_threads()

@@ -1,4 +1,4 @@
-"""Batches against sets and dictionaries of Python."""
+"""Batches compared with Python's sets and dictionaries."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.train.toys import random_matrix
 from xcbench.data import Split
-from xcbench.kernels.sparse_rows import SparseRows
+from xcbench.kernels.csr import SparseRows
 from xcbench.train import Candidates, Points, learnable, targets_of
 
 
@@ -23,34 +23,36 @@ def test_shortlists_are_the_members_of_the_groups(points, labels, group_count, w
     rows = rng.integers(0, points, 4)  # with repetitions, and more than there may be points
     data = Points(random_matrix(points, 5, 0.5, 0), Y, Candidates(groups, SparseRows.of(members), with_positives))
     batch = data.cut(rows)
-    entries, union = batch.shortlists.entries, batch.shortlists.labels
+    entries = batch.shortlists.entries
+    union = batch.shortlists.labels
     everything = set()
     for i, row in enumerate(rows):
         expected = {int(label) for group in groups[row] if group >= 0 for label in members[[group]].indices}
         expected |= {int(label) for label in Y[[row]].indices} if with_positives else set()
-        here = slice(entries.starts[i], entries.starts[i + 1])
-        listed = union[entries.columns[here]].tolist()
+        here = slice(entries.indptr[i], entries.indptr[i + 1])
+        listed = union[entries.indices[here]].tolist()
         assert sorted(listed) == sorted(expected)
-        assert entries.values[here].tolist() == [Y[row, label] for label in listed]
+        assert entries.data[here].tolist() == [Y[row, label] for label in listed]
         everything |= expected
     assert union.tolist() == sorted(everything)
 
 
-def test_open_pairs_are_no_candidates_even_among_positives():
-    """Point 0 is open to label 2, and nobody else lists that; point 1 has it as an ordinary candidate no more."""
+def test_ignored_pairs_are_no_candidates_even_among_positives():
+    """Point 0 ignores label 2, which no other point has as a candidate; point 1 ignores label 1."""
     nan = np.nan
     Y = sp.csr_array(np.array([[1, 0, nan, 0], [0, nan, 0, 1]], np.float32))
-    groups, members = np.array([[0, 1], [0, -1]], np.int32), sp.csr_array(np.array([[1, 1, 0, 0], [0, 0, 1, 1]]))
+    groups = np.array([[0, 1], [0, -1]], np.int32)
+    members = sp.csr_array(np.array([[1, 1, 0, 0], [0, 0, 1, 1]]))
     X = sp.csr_array(np.ones((2, 1), np.float32))
     shortlists = Points(X, Y, Candidates(groups, SparseRows.of(members), True)).cut(np.array([0, 1])).shortlists
     assert shortlists.labels.tolist() == [0, 1, 3]
-    listed = [shortlists.labels[shortlists.entries.columns[a:b]].tolist() for a, b in ((0, 3), (3, 5))]
-    assert shortlists.entries.starts.tolist() == [0, 3, 5]
+    listed = [shortlists.labels[shortlists.entries.indices[a:b]].tolist() for a, b in ((0, 3), (3, 5))]
+    assert shortlists.entries.indptr.tolist() == [0, 3, 5]
     assert listed == [[0, 1, 3], [3, 0]]
-    assert shortlists.entries.values.tolist() == [1, 0, 0, 1, 0]
+    assert shortlists.entries.data.tolist() == [1, 0, 0, 1, 0]
 
 
-def test_points_without_anything_to_learn_go_and_open_pairs_follow_their_points():
+def test_points_without_features_or_labels_are_left_out_and_ignored_pairs_follow_their_points():
     X = sp.csr_array(np.array([[1, 0], [0, 0], [0, 1], [1, 1]], np.float32))
     Y = sp.csr_array(np.array([[0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1]], np.float32))
     part = learnable(Split(X, Y, ignored=np.array([[0, 1], [2, 0], [3, 1]])))
@@ -60,23 +62,27 @@ def test_points_without_anything_to_learn_go_and_open_pairs_follow_their_points(
 
 
 def test_random_labels_join_and_follow_the_key():
-    nobody = np.full((50, 1), -1, np.int32)
-    data = Points(sp.csr_array((50, 3), dtype=np.float32), sp.csr_array((50, 40), dtype=np.float32),
-                  Candidates.of_labels(nobody, 40, random=8))  # fmt: skip
+    nothing = np.full((50, 1), -1, np.int32)
+    data = Points(
+        sp.csr_array((50, 3), dtype=np.float32),
+        sp.csr_array((50, 40), dtype=np.float32),
+        Candidates.of_labels(nothing, 40, random=8),
+    )
     drawn = [data.cut(np.arange(50), key).shortlists for key in (1, 1, 2)]
-    assert np.array_equal(drawn[0].entries.columns, drawn[1].entries.columns)
-    assert not np.array_equal(drawn[0].entries.columns, drawn[2].entries.columns)
-    sizes = np.diff(drawn[0].entries.starts)
+    assert np.array_equal(drawn[0].entries.indices, drawn[1].entries.indices)
+    assert not np.array_equal(drawn[0].entries.indices, drawn[2].entries.indices)
+    sizes = np.diff(drawn[0].entries.indptr)
     assert sizes.max() <= 8
     assert sizes.mean() > 6  # 40 (1 - (1 - 1/40)^8) = 7.3 different ones are expected
     assert len(drawn[0].labels) == 40
 
 
 def test_sparse_and_dense_features_are_cut():
-    X, Y = random_matrix(9, 4, 0.5, 0), random_matrix(9, 3, 0.5, 1)
+    X = random_matrix(9, 4, 0.5, 0)
+    Y = random_matrix(9, 3, 0.5, 1)
     rows = np.array([7, 0, 7])
     sparse = Points(X, Y).cut(rows)
-    taken = sp.csr_array((sparse.X.values, sparse.X.columns, sparse.X.starts), shape=(3, 4))
+    taken = sp.csr_array((sparse.X.data, sparse.X.indices, sparse.X.indptr), shape=(3, 4))
     np.testing.assert_array_equal(taken.toarray(), X.toarray()[rows])
     assert torch.equal(Points(X.toarray(), Y).cut(rows).X, torch.from_numpy(X.toarray()[rows]))
     assert sparse.shortlists is None

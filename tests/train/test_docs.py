@@ -11,8 +11,9 @@ DOCS = Path(__file__).parent.parent.parent / "docs" / "training.md"
 def test_the_example_runs():
     code = re.findall(r"```python\n(.*?)```", DOCS.read_text("utf-8"), re.DOTALL)[0]
     names = {}
-    exec(code.replace("epochs=10", "epochs=2").replace(", 128", ", 16"), names)
-    Y, scores = names["data"].test.Y, names["scores"]
+    exec(code.replace("epochs=10", "epochs=2").replace("D = 128", "D = 16"), names)
+    Y = names["data"].test.Y
+    scores = names["scores"]
     assert scores.shape == Y.shape
     hits = Y[np.arange(Y.shape[0]), scores.argmax(1)].sum()
     assert hits > 3 * Y.nnz / Y.shape[1]  # two epochs are few, but chance is far behind

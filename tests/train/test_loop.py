@@ -1,4 +1,4 @@
-"""The loop: one step against a dense slow reference, learning, resuming, spreading, stopping."""
+"""The loop: one step compared with a dense slow reference, learning, resuming, several processes, stopping."""
 
 import copy
 import os
@@ -17,10 +17,11 @@ from xcbench.methods.astec import AstecEncoder
 
 from tests.train.toys import parameters, random_matrix, same, toy
 from xcbench.errors import InputError, XCBenchError
+from xcbench.kernels.memory import MemoryEstimate
 from xcbench.nn import FreeLabels, TokenEmbeddings
 from xcbench.nn.dropout import start_step
 from xcbench.train import Points, RankAll, Schedule, Training, Work, all_classifiers, encode, estimate_memory, train
-from xcbench.train.memory import MemoryEstimate, check_fits
+from xcbench.train.memory import check_fits
 
 ROOT = Path(__file__).parent.parent.parent
 QUIET = Work(device="cpu", log=lambda line: None)
@@ -30,14 +31,16 @@ SHORT = Training(epochs=3, batch_size=16, lr=0.02)
 def dense_decaf_step(task, points, lr):
     """Parameters after one Adam step on all points, from plain float64 torch with nothing sparse in it."""
     task = copy.deepcopy(task).double()
-    E, D, L = task.documents.E.weight, task.documents.block, task.labels
+    E = task.documents.E.weight
+    D = task.documents.block
+    L = task.labels
     X = torch.zeros(len(points), len(E), dtype=torch.float64)
     for i in range(len(points)):
-        here = slice(points.X.starts[i], points.X.starts[i + 1])
-        X[i, points.X.columns[here]] = torch.from_numpy(points.X.values[here]).double()
-    rows = np.repeat(np.arange(len(L.text.Z)), np.diff(L.text.Z.starts))
+        here = slice(points.X.indptr[i], points.X.indptr[i + 1])
+        X[i, points.X.indices[here]] = torch.from_numpy(points.X.data[here]).double()
+    rows = np.repeat(np.arange(len(L.text.Z)), np.diff(L.text.Z.indptr))
     Z = torch.zeros(len(L.text.Z), len(E), dtype=torch.float64)
-    Z[rows, L.text.Z.columns] = torch.from_numpy(L.text.Z.values).double()
+    Z[rows, L.text.Z.indices] = torch.from_numpy(L.text.Z.data).double()
 
     def block(b, r):
         return torch.sigmoid(b.a) * (torch.relu(r) @ b.R().T + b.bias) + torch.sigmoid(b.c) * r
@@ -46,18 +49,19 @@ def dense_decaf_step(task, points, lr):
     w = torch.sigmoid(L.C_L.alpha) * L.z2.weight + torch.sigmoid(L.C_L.beta) * block(L.E_L, Z @ E)
     scores = x @ w.T + L.bias.weight
     batch = points.cut(np.arange(len(points)))
-    total, terms = 0, 0
+    total = 0
+    terms = 0
     if batch.shortlists is None:
         Y = torch.zeros_like(scores)
         for i in range(len(points)):
-            Y[i, batch.targets.columns[batch.targets.starts[i] : batch.targets.starts[i + 1]]] = 1
+            Y[i, batch.targets.indices[batch.targets.indptr[i] : batch.targets.indptr[i + 1]]] = 1
         loss = nn.functional.binary_cross_entropy_with_logits(scores, Y)
     else:
         entries = batch.shortlists.entries
         for i in range(len(points)):
-            here = slice(entries.starts[i], entries.starts[i + 1])
-            s = scores[i, batch.shortlists.labels[entries.columns[here]]]
-            y = torch.from_numpy(entries.values[here]).double()
+            here = slice(entries.indptr[i], entries.indptr[i + 1])
+            s = scores[i, batch.shortlists.labels[entries.indices[here]]]
+            y = torch.from_numpy(entries.data[here]).double()
             total = total + nn.functional.binary_cross_entropy_with_logits(s, y, reduction="sum")
             terms += len(y)
         loss = total / terms
@@ -78,14 +82,19 @@ def test_one_step_equals_a_dense_slow_reference(shortlists):
 
 
 @pytest.mark.parametrize("shortlists", [True, False])
-def test_free_vectors_and_blocks_have_rates_of_their_own(shortlists):
+def test_free_vectors_and_blocks_have_their_own_learning_rates(shortlists):
     """Adam's first step moves every parameter that has a gradient by its rate, whatever the gradient's size."""
     task, points = toy(points=30, dropout=0.0, shortlists=shortlists)
     before = parameters(task)
-    rates = Training(
-        lr=0.01, label_lr_factor=0.5, block_lr_factor=0.1, steps=1, batch_size=30, schedule=Schedule("constant")
+    settings = Training(
+        lr=0.01,
+        label_lr_factor=0.5,
+        block_lr_factor=0.1,
+        steps=1,
+        batch_size=30,
+        schedule=Schedule("constant"),
     )
-    train(task, points, rates, QUIET)
+    train(task, points, settings, QUIET)
     moved = {name: (p - before[name]).abs().max().item() for name, p in parameters(task).items()}
     expected = dict.fromkeys(moved, 0.001)
     expected |= {name: 0.01 for name in moved if name.endswith("E.weight")} | {"labels.z2.weight": 0.005}
@@ -97,11 +106,11 @@ def test_training_fits_a_small_set():
     report = train(task, points, Training(epochs=150, batch_size=25, lr=0.02), QUIET)
     W, bias = all_classifiers(task, 20)
     scores = encode(task, random_matrix(50, 40, 0.2, 0)) @ W.T + bias
-    has_label = np.diff(points.targets.starts) > 0
+    has_label = np.diff(points.targets.indptr) > 0
     best = scores.argmax(1)
-    right = [best[i] in points.targets.columns[points.targets.starts[i] : points.targets.starts[i + 1]]
-             for i in np.flatnonzero(has_label)]  # fmt: skip
-    assert all(right)
+    for i in np.flatnonzero(has_label):
+        labels = points.targets.indices[points.targets.indptr[i] : points.targets.indptr[i + 1]]
+        assert best[i] in labels
     assert report.losses[-1] < 0.1 * report.losses[0]
     assert len(report.losses) == 150
 
@@ -126,7 +135,8 @@ def test_the_smallest_problems_train(points, labels, batch_size, shortlists):
 
 
 def test_astec_trains_on_the_same_loop():
-    X, Y = random_matrix(40, 30, 0.2, 0), random_matrix(40, 12, 0.2, 1)
+    X = random_matrix(40, 30, 0.2, 0)
+    Y = random_matrix(40, 12, 0.2, 1)
     Y.data[:] = 1
     E = TokenEmbeddings(30, 8, lazy=True)
     surrogate = RankAll(AstecEncoder(8, 0.5, E), FreeLabels(12, 8), reduction="batch")
@@ -139,7 +149,7 @@ def test_astec_trains_on_the_same_loop():
     assert encode(extreme, f.numpy()).shape == (40, 8)
 
 
-def test_a_finished_half_continues_to_the_same_end(tmp_path):
+def test_an_interrupted_training_continues_to_the_same_end(tmp_path):
     task, points = toy()
     train(task, points, SHORT, QUIET)
     work = Work(device="cpu", checkpoints=tmp_path, log=lambda line: None)
@@ -166,11 +176,11 @@ def test_a_finished_half_continues_to_the_same_end(tmp_path):
     assert same(parameters(resumed), parameters(task))
 
 
-def test_what_comes_before_the_first_step_is_not_repeated_by_a_training_that_goes_on(tmp_path):
-    begun = []
+def test_a_resumed_training_is_not_initialised_again(tmp_path):
+    initialised = []
 
     def fill(module, points):
-        begun.append(len(points))
+        initialised.append(len(points))
         with torch.no_grad():
             module.labels.bias.weight.fill_(-3.0)
 
@@ -181,10 +191,10 @@ def test_what_comes_before_the_first_step_is_not_repeated_by_a_training_that_goe
     train(task, points, eager, QUIET)
     work = Work(device="cpu", checkpoints=tmp_path, log=lambda line: None)
     for _ in range(2):  # the second one finds a checkpoint behind the last step
-        begun_here, _ = toy()
-        train(begun_here, points, eager, work, begin=fill)
-        assert same(parameters(begun_here), parameters(task))
-    assert begun == [len(points)]
+        resumed, _ = toy()
+        train(resumed, points, eager, work, initialise=fill)
+        assert same(parameters(resumed), parameters(task))
+    assert initialised == [len(points)]
 
 
 def test_a_checkpoint_of_another_training_is_left_alone(tmp_path):
@@ -237,8 +247,10 @@ def run_killed(folder, pause):
 
 
 def test_a_killed_process_ends_where_an_unbroken_one_does(tmp_path):
-    unbroken, broken = tmp_path / "unbroken", tmp_path / "broken"
-    unbroken.mkdir(), broken.mkdir()
+    unbroken = tmp_path / "unbroken"
+    broken = tmp_path / "broken"
+    unbroken.mkdir()
+    broken.mkdir()
     whole = run_killed(unbroken, 0)
     killed = run_killed(broken, 0.02)
     deadline = time.monotonic() + 100
@@ -280,7 +292,8 @@ def test_two_processes_train_like_one(tmp_path):
     for command, name in ((spread, "two"), ([sys.executable], "one")):
         subprocess.run([*command, str(script), str(tmp_path / name)], cwd=ROOT, env=environment, check=True)
     for shortlists in (False, True):
-        one, two = load_file(tmp_path / f"one-{shortlists}"), load_file(tmp_path / f"two-{shortlists}")
+        one = load_file(tmp_path / f"one-{shortlists}")
+        two = load_file(tmp_path / f"two-{shortlists}")
         for name in one:
             torch.testing.assert_close(two[name], one[name], rtol=1e-4, atol=1e-5)
 
@@ -329,7 +342,8 @@ def test_the_torch_forms_that_gpus_use_train_alike(shortlists, lazy):
 @pytest.mark.parametrize("shortlists", [False, True])
 def test_mixed_precision_gives_nearly_the_same_gradients(shortlists):
     task, points = toy(shortlists=shortlists, dropout=0.0)
-    mixed, batch = copy.deepcopy(task), points.cut(np.arange(40))
+    mixed = copy.deepcopy(task)
+    batch = points.cut(np.arange(40))
     task.loss(batch).backward()
     with torch.autocast("cpu", torch.bfloat16):
         loss = mixed.loss(batch)
@@ -382,12 +396,12 @@ def test_memory_is_estimated_from_the_shapes():
     task, points = toy(points=60, labels=30, tokens=40, dim=8, shortlists=False)
     estimate = estimate_memory(task, points, 16)
     trained = sum(p.numel() for p in task.parameters()) * 4
-    assert estimate.moments == 2 * trained
-    assert estimate.gradients == trained
-    assert estimate.parameters > trained
+    assert estimate["Adam"] == 2 * trained
+    assert estimate["gradients"] == trained
+    assert estimate["parameters"] > trained
     assert str(estimate).startswith("0 MiB (parameters 0 MiB")
     with pytest.raises(XCBenchError, match=r"rank needs about .* GiB more memory on cpu"):
-        check_fits(MemoryEstimate(1 << 60, 0, 0, 0, 0), "rank", torch.device("cpu"))
+        check_fits(MemoryEstimate({"parameters": 1 << 60, "data": 0}), "rank", torch.device("cpu"))
 
 
 @pytest.mark.slow

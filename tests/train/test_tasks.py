@@ -24,7 +24,7 @@ def test_biases_of_classifiers_that_say_nothing_start_at_the_log_odds(shortlists
         task.labels.text.E.weight.zero_()
         task.labels.z2.weight.zero_()
     batch = points.cut(np.arange(len(points)))
-    truth = batch.shortlists.entries.values if shortlists else batch.targets.values
+    truth = batch.shortlists.entries.data if shortlists else batch.targets.data
     share = truth.sum() / (len(truth) if shortlists else len(points) * points.targets.width)
     fit_bias(task, points)
     assert task.labels.bias.weight.tolist() == pytest.approx([math.log(share / (1 - share))] * 30, abs=0.05)

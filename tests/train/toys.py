@@ -5,7 +5,7 @@ import scipy.sparse as sp
 import torch
 from torch import nn
 
-from xcbench.kernels.sparse_rows import SparseRows
+from xcbench.kernels.csr import SparseRows
 from xcbench.nn import DocumentEncoder, GatedBlock, GatedSum, LabelBank, LabelText, TokenEmbeddings
 from xcbench.train import Candidates, Points, RankAll, RankShortlist
 
@@ -16,7 +16,8 @@ class RefinedText(nn.Module):
     def __init__(self, E, Z, dim, dropout, frozen=False):
         super().__init__()
         self.text = LabelText(E, Z, frozen)
-        self.E_L, self.C_L = GatedBlock(dim, dropout), GatedSum(dim)
+        self.E_L = GatedBlock(dim, dropout)
+        self.C_L = GatedSum(dim)
         self.z2 = LabelBank(Z.shape[0], dim, E.embed(SparseRows.of(Z)))
         self.bias = LabelBank(Z.shape[0])
 
@@ -31,7 +32,8 @@ def random_matrix(rows, columns, density, seed):
 
 def toy(points=60, labels=30, tokens=40, dim=8, dropout=0.2, shortlists=True, lazy=False, seed=0):
     """(task, points): a fresh module and data to train it on."""
-    X, Z = random_matrix(points, tokens, 0.2, seed), random_matrix(labels, tokens, 0.2, seed + 1)
+    X = random_matrix(points, tokens, 0.2, seed)
+    Z = random_matrix(labels, tokens, 0.2, seed + 1)
     Y = random_matrix(points, labels, 0.1, seed + 2)
     Y.data[:] = 1
     torch.manual_seed(seed)

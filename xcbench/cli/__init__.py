@@ -1,6 +1,6 @@
-"""The command line: one module a group of verbs, each verb a thin call of one public function.
+"""The command line: one module per group of verbs, each verb a thin call of public functions.
 
-Imports every room, and only inside the verbs, so that `xcbench --help` answers at once.
+It may import every room, but only inside the verbs, so that `xcbench --help` answers at once. No room imports it.
 """
 
 import io
@@ -34,9 +34,17 @@ app.command(table.plot)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run one command; expected failures become one line on stderr and an exit code (1 failed, 2 wrong input)."""
+    """Run one command. Expected failures become one line on stderr and an exit code (1 failed, 2 wrong input).
+
+    Parameters
+    ----------
+    arguments
+        The words after `xcbench`; by default those of the command line.
+    """
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # as stderr is: no name or title may stop the output
+        # As stderr does by default: characters that the terminal cannot show must not stop the output.
+        sys.stdout.reconfigure(errors="backslashreplace")
+
     try:
         app(arguments, exit_on_error=False, print_error=False)
     except XCBenchError as error:
@@ -45,12 +53,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
         _fail(str(error), 2)
     except BrokenPipeError:
         sys.exit(1)
-    except OSError as error:  # a place that cannot be read or written, wherever it was named
-        _fail(f"{error.filename}: {error.strerror}" if error.filename else str(error), 1)
+    except OSError as error:
+        # A file or folder that cannot be read or written, wherever it was named.
+        _fail(_describe(error), 1)
     except KeyboardInterrupt:
         _fail("interrupted", 130)
 
 
+def _describe(error: OSError) -> str:
+    if error.filename:
+        return f"{error.filename}: {error.strerror}"
+    return str(error)
+
+
 def _fail(message: str, code: int) -> None:
-    print(f"xcbench: {' '.join(message.split())}", file=sys.stderr)
+    one_line = " ".join(message.split())
+    print(f"xcbench: {one_line}", file=sys.stderr)
     sys.exit(code)

@@ -1,14 +1,21 @@
-"""The verbs `cache ls` and `cache clean`: what finished stages take, and how to be rid of them."""
+"""The verbs `cache ls` and `cache clean`: list finished stages, and delete them."""
 
 import time
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import cyclopts
 from cyclopts import Parameter
 
 from xcbench.cli.console import columns, duration, show_log, size
+from xcbench.cli.options import Flag
+
+if TYPE_CHECKING:
+    from xcbench.runner.stage_cache import CachedStage, StageCache
 
 app = cyclopts.App(name="cache", help="Look at the stages that runs share, or delete them.")
+
+_SECONDS_PER_DAY = 86400
 
 
 @app.command
@@ -19,17 +26,38 @@ def ls() -> None:
     from xcbench.runner.stage_cache import StageCache
 
     cache = StageCache()
-    entries, remains = cache.entries(), cache.remains()
-    rows = [
-        (e.note.owner, e.note.name, e.note.key, size(e.size), duration(e.note.seconds), _age(e.note.created))
-        for e in entries
-    ]
-    if rows:
-        print(columns(("method", "stage", "key", "size", "took", "age"), rows, "   rrr"))
-    left = sum(map(folder_size, remains))
-    print(f"{len(entries)} stages, {size(sum(e.size for e in entries))}, in {cache.folder}")
+    entries = cache.entries()
+    remains = cache.remains()
+
+    if entries:
+        header = ("method", "stage", "key", "size", "took", "age")
+        print(columns(header, [_row(entry) for entry in entries], "   rrr"))
+
+    total = sum(entry.size for entry in entries)
+    print(f"{len(entries)} stages, {size(total)}, in {cache.folder}")
+
     if remains:
+        left = sum(folder_size(path) for path in remains)
         print(f"unfinished: {len(remains)} folders, {size(left)} (checkpoints of killed runs continue from there)")
+
+
+def _row(entry: "CachedStage") -> tuple[str, ...]:
+    note = entry.note
+    return (
+        note.owner,
+        note.name,
+        note.key,
+        size(entry.size),
+        duration(note.seconds),
+        _age(note.created),
+    )
+
+
+def _age(created: float) -> str:
+    days = (time.time() - created) / _SECONDS_PER_DAY
+    if days >= 1:
+        return f"{days:.0f} d"
+    return f"{24 * days:.0f} h"
 
 
 @app.command
@@ -37,10 +65,10 @@ def clean(
     *,
     method: str | None = None,
     older_than: float | None = None,
-    unfinished: Annotated[bool, Parameter(negative=())] = False,
+    unfinished: Flag = False,
     all_: Annotated[bool, Parameter(name="--all", negative=())] = False,
 ) -> None:
-    """Delete cached stages; run records stay. What a living process works on is left alone.
+    """Delete cached stages; run records stay. Stages that a living process is computing are left alone.
 
     Parameters
     ----------
@@ -54,35 +82,51 @@ def clean(
         Delete everything.
     """
     show_log()
-    from xcbench.disk import folder_size, readable_disk_errors
     from xcbench.errors import InputError
     from xcbench.runner.stage_cache import StageCache
 
-    if not (all_ or unfinished or method is not None or older_than is not None):
+    finished = all_ or method is not None or older_than is not None
+    if not (finished or unfinished):
         raise InputError("say what to delete: --all, --unfinished, --method NAME or --older-than DAYS")
     if older_than is not None and not older_than >= 0:
         raise InputError(f"--older-than is a number of days from 0 up, got {older_than:g}")
+
     cache = StageCache()
-    oldest = time.time() - 86400 * (older_than or 0)
-    finished = all_ or method is not None or older_than is not None
-    doomed = [
-        entry.folder
-        for entry in cache.entries()
-        if finished and method in (None, entry.note.owner) and entry.note.created <= oldest
-    ]
+    newest = time.time() - _SECONDS_PER_DAY * (older_than or 0)
+
+    folders = []
+    if finished:
+        folders += _finished_stages(cache, method, newest)
     if all_ or unfinished:
-        doomed += [path for path in cache.remains(method) if path.stat().st_mtime <= oldest]
-    freed = kept = 0
+        folders += [path for path in cache.remains(method) if path.stat().st_mtime <= newest]
+    _delete(cache, folders)
+
+
+def _finished_stages(cache: "StageCache", method: str | None, newest: float) -> list[Path]:
+    """Return the folders of the finished stages of a method (None: of all), made at `newest` or before."""
+    folders = []
+    for entry in cache.entries():
+        if method is not None and entry.note.owner != method:
+            continue
+        if entry.note.created <= newest:
+            folders.append(entry.folder)
+    return folders
+
+
+def _delete(cache: "StageCache", folders: list[Path]) -> None:
+    """Delete folders of the cache, and print how much that was."""
+    from xcbench.disk import folder_size, readable_disk_errors
+
+    deleted = 0
+    freed = 0
     with readable_disk_errors(cache.folder):
-        for path in doomed:
-            amount = folder_size(path)
-            removed = cache.remove(path)
-            freed += amount * removed
-            kept += not removed
-    in_use = f", {kept} in use left alone" if kept else ""
-    print(f"deleted {len(doomed) - kept} folders, {size(freed)}{in_use}")
+        for folder in folders:
+            folder_bytes = folder_size(folder)
+            if cache.remove(folder):
+                deleted += 1
+                freed += folder_bytes
 
-
-def _age(created: float) -> str:
-    days = (time.time() - created) / 86400
-    return f"{days:.0f} d" if days >= 1 else f"{24 * days:.0f} h"
+    in_use = ""
+    if deleted < len(folders):
+        in_use = f", {len(folders) - deleted} in use left alone"
+    print(f"deleted {deleted} folders, {size(freed)}{in_use}")

@@ -1,20 +1,21 @@
 """The verb `check`: does a method keep the contract?"""
 
-import json
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING
 
-from cyclopts import Parameter
+from xcbench.cli.console import print_json, show_log
+from xcbench.cli.options import JsonFlag
 
-from xcbench.cli.console import show_log
+if TYPE_CHECKING:
+    from xcbench.runner.check import Finding
 
 
 def check(
     *,
     method: str,
-    json_: Annotated[bool, Parameter(name="--json", negative=())] = False,
+    json_: JsonFlag = False,
 ) -> None:
-    """Try a method on toys: does it train, predict, save, repeat itself and stay away from the test points?
+    """Try a method on toy data: does it train, predict, save, repeat itself and stay away from the test points?
 
     Parameters
     ----------
@@ -35,14 +36,25 @@ def check(
     for finding in check_method(method):
         findings.append(finding)
         if not json_:
-            word = "FAILS" if finding.broken else "note" if finding.problem else "ok"
-            print(f"{word:5}  {finding.question}", flush=True)
-            if finding.problem:
-                print(f"       {finding.problem}", flush=True)
+            _print_finding(finding)
+
     broken = sum(finding.broken for finding in findings)
     if json_:
-        print(json.dumps([vars(finding) for finding in findings], indent=2))
+        print_json([vars(finding) for finding in findings])
     else:
         print(f"{len(findings) - broken} of {len(findings)} promises hold")
+
     if broken:
         sys.exit(1)
+
+
+def _print_finding(finding: "Finding") -> None:
+    verdict = "ok"
+    if finding.broken:
+        verdict = "FAILS"
+    elif finding.problem:
+        verdict = "note"
+
+    print(f"{verdict:5}  {finding.question}", flush=True)
+    if finding.problem:
+        print(f"       {finding.problem}", flush=True)

@@ -1,19 +1,20 @@
 """The verb `compare`: which of several stored runs is better, and whether that is more than chance."""
 
-import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING
 
-from cyclopts import Parameter
+from xcbench.cli.console import columns, print_json, show_log
+from xcbench.cli.options import JsonFlag, Names
 
-from xcbench.cli.console import columns, show_log
+if TYPE_CHECKING:
+    from xcbench.report.comparison import ComparedRun
 
 
 def compare(
     *runs: str,
-    metric: Annotated[tuple[str, ...], Parameter(negative=())] = ("P@1", "P@5", "PSP@1", "PSP@5"),
+    metric: Names = ("P@1", "P@5", "PSP@1", "PSP@5"),
     store: Path | None = None,
-    json_: Annotated[bool, Parameter(name="--json", negative=())] = False,
+    json_: JsonFlag = False,
 ) -> None:
     """Compare stored runs on one dataset: every run against the first, paired over the test points.
 
@@ -32,18 +33,32 @@ def compare(
     from xcbench.report.comparison import compare_runs
     from xcbench.runner.store import Store
 
-    found = Store(store)
-    rows = compare_runs([found.find(run) for run in runs], metric)
+    run_store = Store(store)
+    records = [run_store.find(run) for run in runs]
+    compared = compare_runs(records, metric)
     if json_:
-        print(json.dumps([vars(row) for row in rows], indent=2))
+        print_json([vars(run) for run in compared])
         return
-    text: list[tuple[str, ...]] = []
-    for row in rows:
-        gap: tuple[str, ...] = ("", "", "")
-        if row.difference is not None:
-            verdict = "tied" if row.tied else "better" if row.difference > 0 else "worse"
-            gap = (f"{row.difference:+.2f} [{row.low:+.2f}, {row.high:+.2f}]", f"{row.p_value:.2g}", verdict)
-        text.append((row.metric, row.run, f"{row.value:.2f}", *gap))
-    print(columns(("metric", "run", "%", "to the first (95%)", "p", ""), text, "  rrr"))
-    asked = sum(row.difference is not None for row in rows)
-    print(f"\np: paired bootstrap over test points, corrected (Holm) for {asked} comparisons")
+
+    header = ("metric", "run", "%", "to the first (95%)", "p", "")
+    print(columns(header, [_row(run) for run in compared], "  rrr"))
+
+    comparisons = sum(run.difference is not None for run in compared)
+    print(f"\np: paired bootstrap over test points, corrected (Holm) for {comparisons} comparisons")
+
+
+def _row(run: "ComparedRun") -> tuple[str, ...]:
+    value = f"{run.value:.2f}"
+    if run.difference is None:
+        return (run.metric, run.run, value, "", "", "")
+
+    difference = f"{run.difference:+.2f} [{run.low:+.2f}, {run.high:+.2f}]"
+    return (run.metric, run.run, value, difference, f"{run.p_value:.2g}", _verdict(run))
+
+
+def _verdict(run: "ComparedRun") -> str:
+    if run.tied or run.difference is None:
+        return "tied"
+    if run.difference > 0:
+        return "better"
+    return "worse"

@@ -1,52 +1,79 @@
-"""How verbs speak: log lines to stderr (around a progress bar, if there is one), results to stdout."""
+"""What verbs print: log lines to stderr (around a progress bar, if there is one), results to stdout."""
 
+import json
 import logging
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from xcbench.ranks import rank
 
 
-class _Lines(logging.Handler):
-    """Plain lines; `tqdm` is asked to make room for them only if something uses it."""
+class _LineHandler(logging.Handler):
+    """Prints plain lines to stderr. If a progress bar is in use, `tqdm` makes room for them."""
 
     def emit(self, record: logging.LogRecord) -> None:
         text = record.getMessage()
         if record.levelno >= logging.WARNING:
             text = f"{record.levelname.lower()}: {text}"
-        if tqdm := sys.modules.get("tqdm"):
+
+        # Looked up rather than imported: a verb without a progress bar need not load it.
+        tqdm = sys.modules.get("tqdm")
+        if tqdm:
             tqdm.tqdm.write(text, file=sys.stderr)
         else:
             print(text, file=sys.stderr)
 
 
 def show_log() -> None:
-    """Send what xcbench logs to stderr; of the processes of `torchrun` only the first speaks."""
+    """Print what xcbench logs to stderr. Under `torchrun` only rank 0 prints."""
     logger = logging.getLogger("xcbench")
     if rank() > 0:
         logger.addHandler(logging.NullHandler())
         logger.propagate = False
         return
-    if not any(isinstance(handler, _Lines) for handler in logger.handlers):
-        logger.addHandler(_Lines())
+
+    if not any(isinstance(handler, _LineHandler) for handler in logger.handlers):
+        logger.addHandler(_LineHandler())
     logger.setLevel(logging.INFO)
 
 
+def print_json(value: Any) -> None:
+    """Print a value as indented JSON."""
+    print(json.dumps(value, indent=2))
+
+
 def columns(header: Sequence[str], rows: Sequence[Sequence[str]], right: str = "") -> str:
-    """Lines of aligned columns; `right` holds an `r` at the place of each column that is aligned right."""
-    cells = [list(header), *map(list, rows)]
-    widths = [max(len(row[c]) for row in cells) for c in range(len(header))]
-    right = right.ljust(len(header))
-    lines = (
-        "  ".join(text.rjust(w) if r == "r" else text.ljust(w) for text, w, r in zip(row, widths, right, strict=False))
-        for row in cells
-    )
-    return "\n".join(line.rstrip() for line in lines)
+    """Return lines of aligned columns.
+
+    Parameters
+    ----------
+    header
+        The title of each column.
+    rows
+        The cells, as texts.
+    right
+        A character per column: `r` aligns the column right, a space aligns it left.
+    """
+    lines = [header, *rows]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
+    alignments = right.ljust(len(header))
+    return "\n".join(_aligned(line, widths, alignments) for line in lines)
 
 
-def size(count: int) -> str:
-    """Bytes for people."""
-    amount = float(count)
+def _aligned(cells: Sequence[str], widths: Sequence[int], alignments: str) -> str:
+    padded = []
+    for text, width, alignment in zip(cells, widths, alignments, strict=False):
+        if alignment == "r":
+            padded.append(text.rjust(width))
+        else:
+            padded.append(text.ljust(width))
+    return "  ".join(padded).rstrip()
+
+
+def size(byte_count: int) -> str:
+    """Return a number of bytes as people write it: 3 MiB."""
+    amount = float(byte_count)
     for unit in ("B", "KiB", "MiB"):
         if amount < 1024:
             return f"{amount:.0f} {unit}"
@@ -55,8 +82,11 @@ def size(count: int) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Seconds for people."""
+    """Return a time as people write it: 12.3 s, 2 min 5 s, 2 h 10 min."""
     if seconds < 100:
         return f"{seconds:.1f} s"
+
     minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes // 60} h {minutes % 60} min" if minutes >= 100 else f"{minutes} min {rest} s"
+    if minutes < 100:
+        return f"{minutes} min {rest} s"
+    return f"{minutes // 60} h {minutes % 60} min"

@@ -1,12 +1,16 @@
-"""Verbs about datasets: bring one in, write one out, look at one, make one up."""
+"""The verbs `data import`, `data export`, `data stats` and `data synth`."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
 import cyclopts
 
+from xcbench.cli.options import Flag
+
 app = cyclopts.App(
-    name="data", help="Import, export and describe datasets.", default_parameter=cyclopts.Parameter(negative=())
+    name="data",
+    help="Import, export and describe datasets.",
+    default_parameter=cyclopts.Parameter(negative=()),
 )
 
 
@@ -26,7 +30,7 @@ def import_(
     max_features: int | None = None,
     replace: bool = False,
 ) -> None:
-    """Check every file of a dataset, say what was found, and store it in a form that loads at once.
+    """Check every file of a dataset, print what was found, and store it in a form that loads at once.
 
     Parameters
     ----------
@@ -41,7 +45,7 @@ def import_(
     content
         Append the 'content' of JSON points and labels to their titles.
     label_separator
-        What stands between the labels of one CSV field.
+        What separates the labels within a CSV field.
     from_text
         Make features of the titles even where the files hold features.
     tokenizer
@@ -49,21 +53,27 @@ def import_(
     stop_words
         The words to leave out, where features are made of titles.
     min_count
-        Drop features of fewer titles than this.
+        Drop features that occur in fewer titles than this.
     max_features
-        Keep at most so many features, the most frequent first.
+        Keep at most so many features, the most frequent ones.
     replace
-        Take the place of an imported dataset of the same name.
+        Replace an imported dataset of the same name.
     """
     from xcbench.data.importing import import_dataset, propensity_of
 
-    text = {"tokenizer": tokenizer, "stop_words": stop_words, "min_count": min_count, "max_features": max_features}
-    chosen = {option: value for option, value in text.items() if value is not None}
+    options = {
+        "tokenizer": tokenizer,
+        "stop_words": stop_words,
+        "min_count": min_count,
+        "max_features": max_features,
+    }
+    text_options = {option: value for option, value in options.items() if value is not None}
+
     report = import_dataset(
         path,
         name,
         propensity=propensity_of(propensity_a, propensity_b),
-        text_options=chosen or None,
+        text_options=text_options or None,
         with_content=content,
         label_separator=label_separator,
         from_text=from_text,
@@ -73,7 +83,12 @@ def import_(
 
 
 @app.command
-def export(dataset: str, folder: Path, *, form: Literal["split", "combined", "npz", "json"] = "split") -> None:
+def export(
+    dataset: str,
+    folder: Path,
+    *,
+    form: Literal["split", "combined", "npz", "json"] = "split",
+) -> None:
     """Write a dataset in a form that other tools read, filter files included.
 
     Parameters
@@ -83,13 +98,14 @@ def export(dataset: str, folder: Path, *, form: Literal["split", "combined", "np
     folder
         The folder to make.
     form
-        split: trn_X_Xf.txt and its kin. combined: train.txt and test.txt. npz: scipy matrices. json: text and targets.
+        split: trn_X_Xf.txt and so on. combined: train.txt and test.txt. npz: scipy matrices. json: text and targets.
     """
     from xcbench.data.catalog import load_dataset
     from xcbench.data.embedded import embedded_notices
     from xcbench.data.writers import write_dataset
 
-    write_dataset(load_dataset(dataset), folder, form, embedded_notices(dataset))
+    loaded = load_dataset(dataset)
+    write_dataset(loaded, folder, form, embedded_notices(dataset))
     print(f"{dataset} is written to {folder}")
 
 
@@ -97,10 +113,10 @@ def export(dataset: str, folder: Path, *, form: Literal["split", "combined", "np
 def stats(
     dataset: str,
     *,
-    json: Annotated[bool, cyclopts.Parameter(negative=())] = False,
+    json: Flag = False,
     picture: Path | None = None,
 ) -> None:
-    """Print what Table 1 of a paper says of a dataset, and the shape of its tail.
+    """Print the statistics that papers give of a dataset in their Table 1, and the shape of its tail.
 
     Parameters
     ----------
@@ -111,20 +127,30 @@ def stats(
     picture
         Also draw the label-frequency curve to this file (.png, .pdf or .svg).
     """
-    from json import dumps
-
+    from xcbench.cli.console import print_json
     from xcbench.data.catalog import load_dataset
     from xcbench.data.stats import draw_frequency_curve, statistics
 
     loaded = load_dataset(dataset)
     if picture is not None:
         draw_frequency_curve(loaded, picture)
-    found = statistics(loaded)
-    print(dumps(found.to_dict(), indent=2) if json else found)
+
+    result = statistics(loaded)
+    if json:
+        print_json(result.to_dict())
+    else:
+        print(result)
 
 
 @app.command
-def synth(*, like: str, scale: float = 1.0, seed: int = 0, name: str | None = None, replace: bool = False) -> None:
+def synth(
+    *,
+    like: str,
+    scale: float = 1.0,
+    seed: int = 0,
+    name: str | None = None,
+    replace: bool = False,
+) -> None:
     """Make up a dataset in the shape of a published one: for work on scale, never for claims of accuracy.
 
     Parameters
@@ -136,17 +162,17 @@ def synth(*, like: str, scale: float = 1.0, seed: int = 0, name: str | None = No
     seed
         Another seed gives other data of the same shape.
     name
-        The name under which the dataset is stored; made from the shape's name where none is given.
+        The name under which the dataset is stored; by default made from `like` and `scale`.
     replace
-        Take the place of a stored dataset of the same name.
+        Replace a stored dataset of the same name.
     """
     from xcbench.data.binary import store_dataset
-    from xcbench.data.catalog import free_folder
+    from xcbench.data.catalog import folder_for_new
     from xcbench.data.stats import statistics
     from xcbench.data.synth import default_name, synthesise
 
     name = name or default_name(like, scale)
-    folder = free_folder(name, replace)
+    folder = folder_for_new(name, replace)
     dataset = synthesise(like, scale, seed, name)
     store_dataset(dataset, folder)
     print(statistics(dataset))

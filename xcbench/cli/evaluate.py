@@ -1,7 +1,8 @@
-"""The verb `evaluate`: what a prediction file is worth."""
+"""The verb `evaluate`: the metrics of a prediction file."""
 
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from xcbench.data import TopK
-    from xcbench.evaluation import Evaluation, Truth
+    from xcbench.evaluation import Evaluation, Metric, Truth
 
 
 def evaluate(
@@ -61,8 +62,9 @@ def evaluate(
     """
     from xcbench.evaluation import DEFAULT_METRICS, evaluate, parse_metrics, places_needed
 
-    wanted = parse_metrics(DEFAULT_METRICS if metrics is None else metrics.split(","))
-    places = places_needed(wanted)
+    requested = parse_metrics(DEFAULT_METRICS if metrics is None else metrics.split(","))
+    places = places_needed(requested)
+
     if truth is None:
         if any(option is not None for option in (train_labels, filter_, propensity_a, propensity_b)):
             raise InputError("--train-labels, --filter and --propensity-a, -b go with --truth; a dataset has its own")
@@ -70,21 +72,26 @@ def evaluate(
     elif dataset is not None:
         raise InputError("give either --dataset or --truth")
     else:
-        predicted, target = _on_files(predictions, truth, train_labels, filter_, (propensity_a, propensity_b), places)
+        constants = (propensity_a, propensity_b)
+        predicted, target = _on_files(predictions, truth, train_labels, filter_, constants, places)
+
     if metrics is None and target.inverse_propensity is None:
-        wanted = tuple(metric for metric in wanted if not metric.needs_propensity)
-    label_bins = None if bins is None else _label_bins(target, bins, bins_by)
-    evaluation = evaluate(predicted, target, [str(metric) for metric in wanted])
-    shares = {} if label_bins is None else _shares(evaluation, label_bins, bins or 0)
-    if too_short := [str(metric) for metric in wanted if (metric.k or 0) > predicted.k]:
-        print(f"note: there are {predicted.k} places, fewer than {', '.join(too_short)} look at", file=sys.stderr)
+        requested = tuple(metric for metric in requested if not metric.family.needs_propensities)
+
+    if bins is None:
+        label_bins = None
+    else:
+        label_bins = _label_bins(target, bins, bins_by)
+
+    evaluation = evaluate(predicted, target, requested)
+    _note_missing_places(requested, predicted.k)
     if json_:
-        flat = {f"{name}[{place}/{bins}]": v for name, values in shares.items() for place, v in enumerate(values, 1)}
-        print(json.dumps(evaluation.values() | flat))
+        print(_as_json(evaluation, label_bins, bins or 0))
         return
+
     print(_metric_table(evaluation))
     if label_bins is not None:
-        print(f"\n{_bin_table(target, label_bins, bins or 0, shares)}")
+        print(f"\n{_bin_table(evaluation, label_bins, bins or 0)}")
         print(f"\nbins: equal by {bins_by}, from the rarest labels up; each column adds up to its metric")
 
 
@@ -94,8 +101,10 @@ def _on_dataset(predictions: Path, dataset: str | None, places: int | None) -> "
 
     if dataset is None:
         raise InputError("name the data that the predictions are for: --dataset, or --truth for files of your own")
+
     target = Truth.of(load_dataset(dataset))
-    places = None if places is None else places + target.most_filtered
+    if places is not None:
+        places += target.max_filtered
     return TopK.load(predictions, (len(target), target.label_count), places), target
 
 
@@ -108,12 +117,18 @@ def _on_files(
     places: int | None,
 ) -> "tuple[TopK, Truth]":
     from xcbench.data.importing import propensity_of
-    from xcbench.evaluation.plain_files import read_foreign
+    from xcbench.evaluation.plain_files import read_plain_files
 
     propensity = propensity_of(*constants)
     if propensity and train_labels is None:
         raise InputError("propensity constants need --train-labels, whose labels they weigh")
-    return read_foreign(predictions, truth, train_labels, filter_, propensity, places)
+    return read_plain_files(predictions, truth, train_labels, filter_, propensity, places)
+
+
+def _note_missing_places(metrics: "Sequence[Metric]", places: int) -> None:
+    too_short = [str(metric) for metric in metrics if metric.k is not None and metric.k > places]
+    if too_short:
+        print(f"note: there are {places} places, fewer than {', '.join(too_short)} look at", file=sys.stderr)
 
 
 def _label_bins(target: "Truth", count: int, equal: Literal["volume", "labels"]) -> "npt.NDArray[np.int64]":
@@ -128,23 +143,40 @@ def _shares(evaluation: "Evaluation", bins: "npt.NDArray[np.int64]", count: int)
     """What each bin contributes to each metric that is a sum over hits."""
     from xcbench.evaluation import contributions
 
-    sums = [str(metric) for metric in evaluation.metrics if metric.gains]
-    return {name: [part.value for part in contributions(evaluation, name, bins, count)] for name in sums}
+    shares = {}
+    for metric in evaluation.metrics:
+        if metric.family.is_sum_over_hits:
+            parts = contributions(evaluation, metric, bins, count)
+            shares[str(metric)] = [part.value for part in parts]
+    return shares
+
+
+def _as_json(evaluation: "Evaluation", bins: "npt.NDArray[np.int64] | None", count: int) -> str:
+    values = evaluation.values()
+    if bins is not None:
+        for name, shares in _shares(evaluation, bins, count).items():
+            for number, share in enumerate(shares, start=1):
+                values[f"{name}[{number}/{count}]"] = share
+    return json.dumps(values)
 
 
 def _metric_table(evaluation: "Evaluation") -> str:
-    intervals = evaluation.intervals().items()
-    rows = [(name, f"{found.value:.2f}", f"{found.low:.2f} to {found.high:.2f}") for name, found in intervals]
+    rows = []
+    for name, interval in evaluation.intervals().items():
+        rows.append((name, f"{interval.value:.2f}", f"{interval.low:.2f} to {interval.high:.2f}"))
     table = columns(("metric", "%", "95% interval"), rows, " rr")
     return f"{table}\n\nintervals: bootstrap over test points (for coverage: over labels)"
 
 
-def _bin_table(target: "Truth", bins: "npt.NDArray[np.int64]", count: int, shares: dict[str, list[float]]) -> str:
+def _bin_table(evaluation: "Evaluation", bins: "npt.NDArray[np.int64]", count: int) -> str:
     import numpy as np
 
-    pairs = np.bincount(bins, target.label_frequency, minlength=count)
-    rows = [
-        (f"{number + 1}", f"{labels:,}", f"{pairs[number]:,.0f}", *(f"{part[number]:.2f}" for part in shares.values()))
-        for number, labels in enumerate(np.bincount(bins, minlength=count))
-    ]
+    shares = _shares(evaluation, bins, count)
+    labels = np.bincount(bins, minlength=count)
+    pairs = np.bincount(bins, evaluation.truth.label_frequency, minlength=count)
+
+    rows = []
+    for number in range(count):
+        contributed = [f"{of_metric[number]:.2f}" for of_metric in shares.values()]
+        rows.append((f"{number + 1}", f"{labels[number]:,}", f"{pairs[number]:,.0f}", *contributed))
     return columns(("bin", "labels", "training pairs", *shares), rows, "r" * (3 + len(shares)))

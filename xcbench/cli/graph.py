@@ -3,24 +3,27 @@
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Literal
-
-from cyclopts import Parameter
+from typing import TYPE_CHECKING, Literal
 
 from xcbench.cli.console import columns
+from xcbench.cli.options import JsonFlag
+from xcbench.defaults import DEFAULT_DATASET
+
+if TYPE_CHECKING:
+    from xcbench.report.neighbours import Neighbourhood
 
 
 def graph(
     *,
     label: str,
-    dataset: str = "lf-debian-4k",
+    dataset: str = DEFAULT_DATASET,
     kind: Literal["walk", "cooccurrence"] = "walk",
     top: int = 10,
     seed: int = 0,
     picture: Path | None = None,
-    json_: Annotated[bool, Parameter(name="--json", negative=())] = False,
+    json_: JsonFlag = False,
 ) -> None:
-    """Show which labels ECLARE's graph puts next to a label, and how near.
+    """Show a label's neighbours in ECLARE's label graph, and the weights of the edges to them.
 
     Parameters
     ----------
@@ -31,9 +34,9 @@ def graph(
     kind
         walk: random walks over points and labels. cooccurrence: points in common.
     top
-        How many labels a label has in its row of the graph; it is mostly one of them itself.
+        How many neighbours a label has in the graph; it is mostly one of them itself.
     seed
-        Where the random walks start from.
+        The seed of the random walks.
     picture
         Also draw the neighbourhood to this file (.png, .pdf or .svg).
     json_
@@ -46,13 +49,34 @@ def graph(
 
     if top < 1:
         raise InputError(f"--top is at least 1, got {top}")
-    found = neighbourhood(load_dataset(dataset), label, LabelGraph(kind, top=top), seed)
+
+    result = neighbourhood(load_dataset(dataset), label, LabelGraph(kind, top=top), seed)
     if picture is not None:
-        draw_neighbourhood(found, picture)
+        draw_neighbourhood(result, picture)
+
     if json_:
-        print(json.dumps({"label": found.label, "title": found.title, "neighbours": [*map(asdict, found.neighbours)]}))
+        print(json.dumps(_as_json(result)))
         return
-    print(f"{found.title} (label {found.label}, {found.training_points} training points)\n")
-    rows = [(f"{n.weight:.3f}", f"{n.count:g}", f"{n.training_points}", n.title) for n in found.neighbours]
-    visits = "visits" if kind == "walk" else "shared points"
-    print(columns(("weight", visits, "training points", "label"), rows, "rrr "))
+    print(f"{result.title} (label {result.label}, {result.training_points} training points)\n")
+    print(_as_table(result, "visits" if kind == "walk" else "shared points"))
+
+
+def _as_json(result: "Neighbourhood") -> dict[str, object]:
+    return {
+        "label": result.label,
+        "title": result.title,
+        "neighbours": [asdict(neighbour) for neighbour in result.neighbours],
+    }
+
+
+def _as_table(result: "Neighbourhood", count_title: str) -> str:
+    rows = []
+    for neighbour in result.neighbours:
+        row = (
+            f"{neighbour.weight:.3f}",
+            f"{neighbour.count:g}",
+            f"{neighbour.training_points}",
+            neighbour.title,
+        )
+        rows.append(row)
+    return columns(("weight", count_title, "training points", "label"), rows, "rrr ")

@@ -3,13 +3,16 @@
 import json
 import logging
 from collections.abc import Iterator
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from cyclopts import Parameter
+from xcbench.cli.console import columns, print_json, show_log
+from xcbench.cli.options import JsonFlag
 
-from xcbench.cli.console import columns, show_log
+if TYPE_CHECKING:
+    from xcbench.runner.store import Record
 
 Kind = Literal["methods", "ablations", "augmentations", "rerankers", "datasets", "tables", "runs"]
+
 _log = logging.getLogger(__name__)
 
 
@@ -18,7 +21,7 @@ def list_(
     *,
     method: str | None = None,
     store: str | None = None,
-    json_: Annotated[bool, Parameter(name="--json", negative=())] = False,
+    json_: JsonFlag = False,
 ) -> None:
     """List what can be named in other commands.
 
@@ -38,22 +41,28 @@ def list_(
     show_log()
     if method is not None and kind != "ablations":
         raise InputError(f"--method goes with `list ablations`, not with `list {kind}`")
+
     rows = _rows(kind, method, store)
     if json_:
-        print(json.dumps(rows, indent=2))
-    elif not rows:
-        print(f"there are no {kind} yet")
+        print_json(rows)
+    elif rows:
+        cells = [[_cell(value) for value in row.values()] for row in rows]
+        print(columns(list(rows[0]), cells))
     else:
-        print(columns(list(rows[0]), [[_text(value) for value in row.values()] for row in rows]))
+        print(f"there are no {kind} yet")
 
 
-def _text(value: Any) -> str:
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
     if isinstance(value, dict):
-        return ", ".join(f"{key}: {json.dumps(old)} -> {json.dumps(new)}" for key, (old, new) in value.items())
-    return "" if value is None else str(value)
+        changes = [f"{key}: {json.dumps(old)} -> {json.dumps(new)}" for key, (old, new) in value.items()]
+        return ", ".join(changes)
+    return str(value)
 
 
 def _rows(kind: Kind, method: str | None, store: str | None) -> list[dict[str, Any]]:
+    """Return an object per line of the list; all have the same keys."""
     if kind == "methods":
         return _plugins("method")
     if kind == "augmentations":
@@ -63,64 +72,93 @@ def _rows(kind: Kind, method: str | None, store: str | None) -> list[dict[str, A
     if kind == "ablations":
         return _ablations(method)
     if kind == "datasets":
-        from xcbench.data.catalog import dataset_entries
-
-        return [{"name": e.name, "origin": e.origin, "folder": str(e.folder)} for e in dataset_entries()]
+        return _datasets()
     if kind == "tables":
-        from xcbench.report import experiments
-
-        return [{"name": name, "title": experiments.load(name).title} for name in experiments.names()]
+        return _tables()
     return _runs(store)
 
 
 def _plugins(kind: Literal["method", "augmentation", "reranker"]) -> list[dict[str, Any]]:
     from xcbench.plugins.registry import entries
 
-    return [{"name": e.name, "title": e.title, "origin": e.origin, "note": e.problem} for e in entries(kind)]
+    rows = []
+    for entry in entries(kind):
+        row = {"name": entry.name, "title": entry.title, "origin": entry.origin, "note": entry.problem}
+        rows.append(row)
+    return rows
 
 
 def _ablations(method: str | None) -> list[dict[str, Any]]:
     from xcbench.plugins.config import changes
     from xcbench.plugins.registry import get_method
 
-    return [
-        {
-            "method": found.name,
-            "ablation": name,
-            "title in the paper": ablation.title,
-            "changes": {c.key: (c.old, c.new) for c in changes(found.config_type, ablation.patch)},
-        }
-        for found in map(get_method, _usable_methods() if method is None else [method])
-        for name, ablation in found.ablations.items()
-    ]
+    names = [method] if method is not None else _usable_methods()
+
+    rows = []
+    for method_name in names:
+        method_type = get_method(method_name)
+        for name, ablation in method_type.ablations.items():
+            changed = changes(method_type.config_type, ablation.patch)
+            row = {
+                "method": method_type.name,
+                "ablation": name,
+                "title in the paper": ablation.title,
+                "changes": {change.key: (change.old, change.new) for change in changed},
+            }
+            rows.append(row)
+    return rows
 
 
 def _usable_methods() -> Iterator[str]:
-    """Those that can be asked; what is the matter with the others is said, so that nobody misses them silently."""
+    """Yield the methods that can be loaded; for the others a warning says why they are missing from the list."""
     from xcbench.plugins.registry import entries, unavailable_reason
 
     for entry in entries("method"):
-        if problem := unavailable_reason(entry):
-            _log.warning("%s is %s", entry.name, problem)
+        reason = unavailable_reason(entry)
+        if reason:
+            _log.warning("%s is %s", entry.name, reason)
         else:
             yield entry.name
+
+
+def _datasets() -> list[dict[str, Any]]:
+    from xcbench.data.catalog import dataset_entries
+
+    rows = []
+    for entry in dataset_entries():
+        row = {"name": entry.name, "origin": entry.origin, "folder": str(entry.folder)}
+        rows.append(row)
+    return rows
+
+
+def _tables() -> list[dict[str, Any]]:
+    from xcbench.report import experiments
+
+    return [{"name": name, "title": experiments.load(name).title} for name in experiments.names()]
 
 
 def _runs(store: str | None) -> list[dict[str, Any]]:
     from xcbench.runner.store import Store
 
-    return [
-        {
-            "run": record.id,
-            "ablation": "+".join(record.ablations),
-            "augment": "+".join(record.augment),
-            "rerank": record.rerank or "",
-            "set": ", ".join(f"{key}={value}" for key, value in record.overrides.items()),
-            "ensemble": record.ensemble,
-            "dataset": record.dataset,
-            "seed": record.seed,
-            "P@1": round(record.metrics["P@1"].value, 2) if "P@1" in record.metrics else None,
-            "finished": record.finished,
-        }
-        for record in Store(store).records()
-    ]
+    return [_run(record) for record in Store(store).records()]
+
+
+def _run(record: "Record") -> dict[str, Any]:
+    overrides = [f"{key}={value}" for key, value in record.overrides.items()]
+
+    precision = None
+    if "P@1" in record.metrics:
+        precision = round(record.metrics["P@1"].value, 2)
+
+    return {
+        "run": record.id,
+        "ablation": "+".join(record.ablations),
+        "augment": "+".join(record.augment),
+        "rerank": record.rerank or "",
+        "set": ", ".join(overrides),
+        "ensemble": record.ensemble,
+        "dataset": record.dataset,
+        "seed": record.seed,
+        "P@1": precision,
+        "finished": record.finished,
+    }

@@ -1,24 +1,28 @@
-"""The verb `predict`: what a stored run says about new text."""
+"""The verb `predict`: labels for new text, predicted by the model of a stored run."""
 
 import json
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
 from xcbench.cli.console import columns, show_log
+from xcbench.cli.options import JsonFlag, Names
+
+if TYPE_CHECKING:
+    from xcbench.data import TextColumn, TopK
 
 
 def predict(
     *,
     run: str,
-    text: Annotated[tuple[str, ...], Parameter(negative=())] = (),
+    text: Names = (),
     input_: Annotated[Path | None, Parameter(name="--input", allow_leading_hyphen=True)] = None,
     k: int = 10,
     method: str | None = None,
     store: Path | None = None,
-    json_: Annotated[bool, Parameter(name="--json", negative=())] = False,
+    json_: JsonFlag = False,
 ) -> None:
     """Predict labels of new text with the model of a stored run.
 
@@ -29,7 +33,7 @@ def predict(
     text
         A title; may be given several times.
     input_
-        A file with one title a line; - is the standard input.
+        A file with a title per line; - is the standard input.
     k
         How many labels to show.
     method
@@ -46,42 +50,65 @@ def predict(
 
     if k < 1:
         raise InputError(f"k is at least 1, got {k}")
-    titles = [*text, *_lines(input_)]
+    titles = [*text, *_read_titles(input_)]
     if not titles:
         raise InputError('nothing to predict: give --text "..." or --input FILE')
+
     model = load_model(load_record(run, store), method)
-    found = model.predict_text(titles, k)
-    answers = [
-        {
-            "text": title,
-            "labels": [
-                {
-                    "label": int(label),
-                    "title": model.label_titles[int(label)] if model.label_titles else None,
-                    "score": float(score),
-                }
-                for label, score in zip(found.indices[row], found.scores[row], strict=True)
-                if label >= 0
-            ],
-        }
-        for row, title in enumerate(titles)
-    ]
-    print(json.dumps(answers, indent=2, ensure_ascii=False) if json_ else "\n\n".join(map(_text, answers)))
+    predictions = model.predict_text(titles, k)
+    answers = []
+    for row, title in enumerate(titles):
+        labels = _labels_of_row(predictions, row, model.label_titles)
+        answers.append({"text": title, "labels": labels})
+
+    if json_:
+        print(json.dumps(answers, indent=2, ensure_ascii=False))
+    else:
+        print("\n\n".join(_answer_text(answer) for answer in answers))
 
 
-def _lines(path: Path | None) -> list[str]:
+def _read_titles(path: Path | None) -> list[str]:
+    """Return the lines of a file that are not empty."""
     from xcbench.errors import DataError
 
     if path is None:
         return []
+
     try:
-        lines = sys.stdin.read() if str(path) == "-" else path.read_text("utf-8")
+        if str(path) == "-":
+            content = sys.stdin.read()
+        else:
+            content = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"cannot be read: {error}", path) from None
-    return [line.strip() for line in lines.splitlines() if line.strip()]
+
+    return [line.strip() for line in content.splitlines() if line.strip()]
 
 
-def _text(answer: dict[str, Any]) -> str:
-    # Three digits of any size: products of probabilities fall fast, and four decimals would call most of them 0.
-    rows = [(f"{a['score']:#.3g}", str(a["label"]), a["title"] or "") for a in answer["labels"]]
-    return f"{answer['text']}\n" + (columns(("score", "label", "title"), rows, "rr") if rows else "no label found")
+def _labels_of_row(predictions: "TopK", row: int, label_titles: "TextColumn | None") -> list[dict[str, Any]]:
+    """Return the labels that were predicted for one title, best first."""
+    labels = []
+    for label, score in zip(predictions.indices[row], predictions.scores[row], strict=True):
+        # Label -1 is padding.
+        if label < 0:
+            continue
+
+        title = None
+        if label_titles:
+            title = label_titles[int(label)]
+        labels.append({"label": int(label), "title": title, "score": float(score)})
+    return labels
+
+
+def _answer_text(answer: dict[str, Any]) -> str:
+    if not answer["labels"]:
+        return f"{answer['text']}\nno label found"
+
+    rows = []
+    for label in answer["labels"]:
+        # Three digits of any size: products of probabilities fall fast, and four decimals would show most of them as 0.
+        score = f"{label['score']:#.3g}"
+        rows.append((score, str(label["label"]), label["title"] or ""))
+
+    table = columns(("score", "label", "title"), rows, "rr")
+    return f"{answer['text']}\n{table}"

@@ -1,29 +1,30 @@
 """The verb `run`: one method, one dataset, one record."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from xcbench.cli.console import columns, duration, show_log, size
+from xcbench.cli.console import columns, duration, print_json, show_log, size
+from xcbench.cli.options import Flag, JsonFlag, Names
+from xcbench.defaults import DEFAULT_DATASET
 from xcbench.ranks import rank
 
 if TYPE_CHECKING:
-    from xcbench.runner.execute import Plan
+    from xcbench.runner.plan import Plan
     from xcbench.runner.store import Record
-
-Flag = Annotated[bool, Parameter(negative=())]
 
 
 def run(
     *,
     method: str,
-    ablation: Annotated[tuple[str, ...], Parameter(negative=())] = (),
-    augment: Annotated[tuple[str, ...], Parameter(negative=())] = (),
+    ablation: Names = (),
+    augment: Names = (),
     rerank: str | None = None,
     preset: str = "auto",
-    dataset: str = "lf-debian-4k",
+    dataset: str = DEFAULT_DATASET,
     seed: int = 0,
     set_: Annotated[tuple[str, ...], Parameter(name="--set", negative=())] = (),
     ensemble: int = 1,
@@ -32,7 +33,7 @@ def run(
     dry_run: Flag = False,
     store: Path | None = None,
     retrain_into: Annotated[Path | None, Parameter(show=False)] = None,
-    json_: Annotated[bool, Parameter(name="--json", negative=())] = False,
+    json_: JsonFlag = False,
 ) -> None:
     """Train, predict, evaluate and keep the record; a run that is in the store already returns at once.
 
@@ -65,111 +66,206 @@ def run(
     store
         The folder of run records; by default in XCBENCH_HOME.
     retrain_into
-        What a run starts beside itself: train only what its reranker asks for, into this stage cache.
+        For the second process that a run may start: only retrain what the reranker asks for, into this stage cache.
     json_
         Print the metrics, in percent and unrounded, and the run's id as one JSON object.
     """
     show_log()
-    from xcbench.plugins.config import parse_assignment
-    from xcbench.runner import execute as bench
+    from xcbench.runner.execute import run as execute
+    from xcbench.runner.plan import plan
     from xcbench.runner.spec import OverwriteStrategy, RunSpec
+    from xcbench.runner.training import retrain
 
     spec = RunSpec(
-        method, dataset, ablation, augment, rerank, preset, _assignments(map(parse_assignment, set_)), seed, ensemble
+        method=method,
+        dataset=dataset,
+        ablations=ablation,
+        augment=augment,
+        rerank=rerank,
+        preset=preset,
+        overrides=_overrides(set_),
+        seed=seed,
+        ensemble=ensemble,
     )
     overwrite = OverwriteStrategy.REDO if force else OverwriteStrategy.KEEP
+
     if retrain_into is not None:
-        bench.retrain(spec, retrain_into, device, overwrite)
-        return
-    if dry_run:
-        plan = bench.plan(spec, store=store, device=device)
-        text = json.dumps(_plan_json(plan), indent=2) if json_ else _plan_text(plan)
+        retrain(spec, retrain_into, device, overwrite)
+    elif dry_run:
+        planned = plan(spec, store=store, device=device)
+        _show_plan(planned, as_json=json_)
     else:
-        record = bench.run(spec, store=store, device=device, overwrite=overwrite)
-        text = json.dumps(metrics_json(record), indent=2) if json_ else record_text(record)
-    if rank() == 0:
-        print(text)
+        record = execute(spec, store=store, device=device, overwrite=overwrite)
+        _show_record(record, as_json=json_)
 
 
-def _assignments(pairs: Any) -> dict[str, str]:
+def _overrides(assignments: Sequence[str]) -> dict[str, str]:
+    """Return the settings that `--set key=value` changes."""
     from xcbench.errors import InputError
+    from xcbench.plugins.config import parse_assignment
 
-    found: dict[str, str] = {}
-    for key, value in pairs:
-        if found.get(key, value) != value:
-            raise InputError(f"--set gives {key} two values, {found[key]!r} and {value!r}")
-        found[key] = value
-    return found
+    overrides: dict[str, str] = {}
+    for assignment in assignments:
+        key, value = parse_assignment(assignment)
+        if key in overrides and overrides[key] != value:
+            raise InputError(f"--set gives {key} two values, {overrides[key]!r} and {value!r}")
+        overrides[key] = value
+    return overrides
+
+
+def _show_plan(plan: "Plan", *, as_json: bool) -> None:
+    if rank() > 0:
+        return
+
+    if as_json:
+        print_json(_plan_json(plan))
+    else:
+        print(_plan_text(plan))
+
+
+def _show_record(record: "Record", *, as_json: bool) -> None:
+    if rank() > 0:
+        return
+
+    if as_json:
+        print_json(metrics_json(record))
+    else:
+        print(record_text(record))
 
 
 def metrics_json(record: "Record") -> dict[str, Any]:
-    """One flat object: the run's id and every metric."""
-    return {"run": record.id} | {name: measure.value for name, measure in record.metrics.items()}
+    """Return one flat object: the run's id and every metric."""
+    values = {name: measure.value for name, measure in record.metrics.items()}
+    return {"run": record.id, **values}
 
 
 def record_text(record: "Record") -> str:
-    """What a user wants to see of a finished run."""
-    parts = [record.method, *record.ablations, *(f"+ {name}" for name in record.augment)]
-    parts += [f"+ {record.rerank}"] if record.rerank else []
-    members = f", {record.ensemble} members" if record.ensemble > 1 else ""
-    title = f"{' '.join(parts)} on {record.dataset} (seed {record.seed}{members}, {record.test_points} test points)"
-    rows = [(name, f"{m.value:.2f}", f"{m.low:.2f}", f"{m.high:.2f}") for name, m in record.metrics.items()]
-    blocks = [title, columns(("metric", "%", "from", "to (95%)"), rows, " rrr")]
+    """Return what a user wants to see of a finished run: metrics, stages, costs."""
+    blocks = [_record_title(record), _metrics_table(record)]
     if record.stages:
-        stages = [
-            (_member(record.ensemble, s.member) + s.name, s.state, duration(s.seconds), size(s.peak_memory))
-            for s in record.stages
-        ]
-        blocks.append(columns(("stage", "", "time", "peak memory"), stages, "  rr"))
-    blocks.append(
-        f"train {duration(record.train_seconds)}, predict {duration(record.predict_seconds)}, "
-        f"this run {duration(record.seconds)}\n"
-        f"peak memory {size(record.peak_memory)}, model {size(record.model_bytes)}\n"
-        f"record: {record.folder}"
-    )
+        blocks.append(_stages_table(record))
+
+    times = [
+        f"train {duration(record.train_seconds)}",
+        f"predict {duration(record.predict_seconds)}",
+        f"this run {duration(record.seconds)}",
+    ]
+    costs = [
+        ", ".join(times),
+        f"peak memory {size(record.peak_memory)}, model {size(record.model_bytes)}",
+        f"record: {record.folder}",
+    ]
+    blocks.append("\n".join(costs))
     return "\n\n".join(blocks)
 
 
+def _record_title(record: "Record") -> str:
+    parts = [record.method, *record.ablations]
+    parts += [f"+ {name}" for name in record.augment]
+    if record.rerank:
+        parts.append(f"+ {record.rerank}")
+
+    details = [f"seed {record.seed}"]
+    if record.ensemble > 1:
+        details.append(f"{record.ensemble} members")
+    details.append(f"{record.test_points} test points")
+
+    return f"{' '.join(parts)} on {record.dataset} ({', '.join(details)})"
+
+
+def _metrics_table(record: "Record") -> str:
+    rows = []
+    for name, measure in record.metrics.items():
+        numbers = (measure.value, measure.low, measure.high)
+        rows.append((name, *(f"{number:.2f}" for number in numbers)))
+    return columns(("metric", "%", "from", "to (95%)"), rows, " rrr")
+
+
+def _stages_table(record: "Record") -> str:
+    rows = []
+    for stage in record.stages:
+        row = (
+            _stage_title(stage.name, stage.member, record.ensemble),
+            stage.state,
+            duration(stage.seconds),
+            size(stage.peak_memory),
+        )
+        rows.append(row)
+    return columns(("stage", "", "time", "peak memory"), rows, "  rr")
+
+
+def _stage_title(name: str, member: int, ensemble: int) -> str:
+    """Return a stage's name, with the number of its member if it belongs to an ensemble."""
+    if ensemble == 1:
+        return name
+    return f"{member + 1}: {name}"
+
+
 def _plan_text(plan: "Plan") -> str:
+    blocks = [
+        _plan_title(plan),
+        _settings_table(plan),
+        _planned_stages_table(plan),
+        f"expected peak memory: {size(plan.memory.bytes)} ({plan.memory.source})",
+    ]
+    return "\n\n".join(blocks)
+
+
+def _plan_title(plan: "Plan") -> str:
+    resolved = plan.resolved
+
+    stored = "not in the store yet"
+    if plan.record:
+        stored = f"in the store, finished {plan.record.finished}"
+
+    preset = "no preset"
+    if resolved.preset:
+        preset = f"preset {resolved.preset}"
+
+    return f"run {resolved.id} on {resolved.data.name}\n{stored}\n{preset}"
+
+
+def _settings_table(plan: "Plan") -> str:
     from xcbench.plugins.config import leaves
 
-    resolved = plan.resolved
-    lines = [f"run {resolved.id} on {resolved.data.name}"]
-    lines.append(f"in the store, finished {plan.record.finished}" if plan.record else "not in the store yet")
-    lines.append(f"preset {resolved.preset}" if resolved.preset else "no preset")
-    settings = [(key, json.dumps(value)) for key, value in leaves(resolved.config).items()]
-    stages = [
-        (
-            _member(resolved.spec.ensemble, number) + stage.name,
-            "cached" if note else "to compute",
-            duration(note.seconds) if note else "",
-            stage.key,
-        )
-        for number, stage, note in plan.stages
-    ]
-    return "\n\n".join(
-        [
-            "\n".join(lines),
-            columns(("setting", "value"), settings) if settings else "nothing to set",
-            columns(("stage", "", "took", "key"), stages) if stages else "the method declares no stages",
-            f"expected peak memory: {size(plan.memory)} ({plan.memory_source})",
-        ]
-    )
+    settings = leaves(plan.resolved.config)
+    if not settings:
+        return "nothing to set"
+
+    rows = [(key, json.dumps(value)) for key, value in settings.items()]
+    return columns(("setting", "value"), rows)
+
+
+def _planned_stages_table(plan: "Plan") -> str:
+    if not plan.stages:
+        return "the method declares no stages"
+
+    rows = []
+    for stage, note in plan.stages:
+        title = _stage_title(stage.name, stage.member, plan.resolved.spec.ensemble)
+        if note is None:
+            rows.append((title, "to compute", "", stage.key))
+        else:
+            rows.append((title, "cached", duration(note.seconds), stage.key))
+    return columns(("stage", "", "took", "key"), rows)
 
 
 def _plan_json(plan: "Plan") -> dict[str, Any]:
+    stages = []
+    for stage, note in plan.stages:
+        entry = {
+            "member": stage.member,
+            "name": stage.name,
+            "key": stage.key,
+            "cached": note is not None,
+        }
+        stages.append(entry)
+
     return {
         "run": plan.resolved.id,
         "stored": plan.record is not None,
         "preset": plan.resolved.preset,
         "config": plan.resolved.config,
-        "stages": [
-            {"member": number, "name": stage.name, "key": stage.key, "cached": note is not None}
-            for number, stage, note in plan.stages
-        ],
-        "memory": plan.memory,
+        "stages": stages,
+        "memory": plan.memory.bytes,
     }
-
-
-def _member(ensemble: int, number: int) -> str:
-    return f"{number + 1}: " if ensemble > 1 else ""

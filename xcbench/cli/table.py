@@ -1,47 +1,68 @@
-"""The verbs that turn a paper's table or figure into figures of ours: table, claims, plot."""
+"""The verbs `table`, `claims` and `plot`: a paper's tables, conclusions and figures, from runs of ours."""
 
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Literal
 
 from cyclopts import Parameter
 
+from xcbench.cli.options import Names
+from xcbench.defaults import DEFAULT_DATASET
 from xcbench.ranks import process_count
 
 if TYPE_CHECKING:
     from xcbench.report.experiments import Experiment
     from xcbench.report.scores import DatasetRuns
+    from xcbench.report.tables import Failures
+    from xcbench.runner.launchers import Launcher
+    from xcbench.runner.spec import OverwriteStrategy
 
 
 @Parameter(name="*")
 @dataclass(frozen=True)
-class Where:
+class RunSelection:
     """Which runs a table, its claims or its figure are about."""
 
-    dataset: Annotated[tuple[str, ...], Parameter(negative=())] = ()
+    dataset: Names = ()
     """Another dataset than the file's; may be given several times."""
     seeds: str | None = None
     """Other seeds than the file's, as in 0,1,2."""
     store: Path | None = None
     """The folder of run records; by default in XCBENCH_HOME."""
 
-    def of(self, experiment: "Experiment") -> "tuple[list[DatasetRuns], tuple[int, ...]]":
-        from xcbench.report import experiments, tables
+    def datasets_of(self, experiment: "Experiment") -> "list[DatasetRuns]":
+        """Return the stored runs on each dataset of an experiment, or on each dataset that the user named."""
+        return self.load_datasets(self.dataset or experiment.datasets)
+
+    def seeds_of(self, experiment: "Experiment") -> tuple[int, ...]:
+        """Return the seeds of an experiment, or those that the user named."""
+        return self.parsed_seeds() or experiment.seeds
+
+    def load_datasets(self, names: tuple[str, ...]) -> "list[DatasetRuns]":
+        """Return the stored runs on each of these datasets."""
+        from xcbench.report import tables
         from xcbench.runner.store import Store
 
-        seeds = experiments.parse_seeds(self.seeds) if self.seeds else experiment.seeds
-        return tables.shelves(self.dataset or experiment.datasets, Store(self.store)), seeds
+        return tables.load_dataset_runs(names, Store(self.store))
+
+    def parsed_seeds(self) -> tuple[int, ...] | None:
+        """Return the seeds that the user named, or None."""
+        from xcbench.report import experiments
+
+        if not self.seeds:
+            return None
+        return experiments.parse_seeds(self.seeds)
 
 
-HERE = Where()
+ALL_RUNS = RunSelection()
 
 
 def table(
     name: str,
     /,
     *,
-    where: Where = HERE,
+    selection: RunSelection = ALL_RUNS,
     format: Literal["text", "md", "latex", "html", "csv"] = "text",  # noqa: A002
     run: Literal["missing", "none", "all"] = "missing",
     launcher: str = "local",
@@ -75,32 +96,62 @@ def table(
     from xcbench.runner.spec import OverwriteStrategy
 
     if process_count() > 1:
-        raise InputError("torchrun is for `xcbench run`: a table starts its own processes, one a run")
+        raise InputError("torchrun is for `xcbench run`: a table starts its own processes, one per run")
+
     experiment = experiments.load(name)
     if not experiment.rows:
-        _say(f"{name} shows a dataset and no runs: `xcbench plot {name}` draws it")
+        _print_note(f"{name} shows a dataset and no runs: `xcbench plot {name}` draws it")
         return
-    limit = launchers.parse_duration(timeout) if timeout else None
-    engine = launchers.by_name(launcher, jobs)
-    shelves, seeds = where.of(experiment)
-    failures: tables.Failures = {}
+
+    seconds = launchers.parse_duration(timeout) if timeout else None
+    chosen_launcher = launchers.by_name(launcher, jobs)
+    seeds = selection.seeds_of(experiment)
+    datasets = selection.datasets_of(experiment)
+
+    failures: Failures = {}
     if run != "none":
         overwrite = OverwriteStrategy.REDO if run == "all" else OverwriteStrategy.KEEP
-        try:
-            failures = tables.run_missing(experiment, shelves, seeds, engine, limit, overwrite, say=_say)
-        except KeyboardInterrupt:
-            _say("interrupted: running children were ended, finished runs are kept; the same command goes on from here")
-            raise
-    _write(render([tables.fill(experiment, shelf, seeds, failures) for shelf in shelves], format), output)
+        failures = _run_missing(experiment, datasets, seeds, chosen_launcher, seconds, overwrite)
+
+    filled = [tables.fill(experiment, runs, seeds, failures) for runs in datasets]
+    _write(render(filled, format), output)
     if failures:
         sys.exit(1)
+
+
+def _run_missing(
+    experiment: "Experiment",
+    datasets: "list[DatasetRuns]",
+    seeds: tuple[int, ...],
+    launcher: "Launcher",
+    timeout: float | None,
+    overwrite: "OverwriteStrategy",
+) -> "Failures":
+    """Make the runs that a table lacks; returns those that failed."""
+    from xcbench.report import tables
+
+    try:
+        return tables.run_missing(
+            experiment,
+            datasets,
+            seeds,
+            launcher,
+            timeout,
+            overwrite,
+            progress=_print_note,
+        )
+    except KeyboardInterrupt:
+        _print_note(
+            "interrupted: running children were ended, finished runs are kept; the same command goes on from here"
+        )
+        raise
 
 
 def claims(
     name: str,
     /,
     *,
-    where: Where = HERE,
+    selection: RunSelection = ALL_RUNS,
     format: Literal["text", "md", "latex", "html"] = "text",  # noqa: A002
     output: Path | None = None,
 ) -> None:
@@ -120,13 +171,23 @@ def claims(
 
     experiment = experiments.load(name)
     if not experiment.claims:
-        _say(f"{name}: the file lists no claims")
+        _print_note(f"{name}: the file lists no claims")
         return
-    findings = judge_claims(experiment, *where.of(experiment))
-    _write(grid.show([claims_grid(experiment, findings)], format, f"Claims of {name}"), output)
+
+    seeds = selection.seeds_of(experiment)
+    datasets = selection.datasets_of(experiment)
+    findings = judge_claims(experiment, datasets, seeds)
+    text = grid.show([claims_grid(experiment, findings)], format, f"Claims of {name}")
+    _write(text, output)
 
 
-def plot(name: str, /, *, where: Where = HERE, output: Path | None = None) -> None:
+def plot(
+    name: str,
+    /,
+    *,
+    selection: RunSelection = ALL_RUNS,
+    output: Path | None = None,
+) -> None:
     """Draw a figure from the runs that the store holds (`xcbench table` makes them).
 
     Parameters
@@ -138,52 +199,70 @@ def plot(name: str, /, *, where: Where = HERE, output: Path | None = None) -> No
         The file to write (.png, .pdf or .svg); by default named after figure and dataset, in this folder.
     """
     from xcbench.errors import unknown_name
-    from xcbench.report import experiments, plots
+    from xcbench.report import experiments
 
     if name == "tradeoff":
-        _plot_tradeoff(where, output)
+        _plot_tradeoff(selection, output)
         return
-    if not name.endswith((".yaml", ".yml")) and name not in (known := [*experiments.names(), "tradeoff"]):
+
+    known = [*experiments.names(), "tradeoff"]
+    if name not in known and not name.endswith((".yaml", ".yml")):
         raise unknown_name("figure", name, known)
+    _plot_experiment(name, selection, output)
+
+
+def _plot_experiment(name: str, selection: RunSelection, output: Path | None) -> None:
+    from xcbench.report import experiments, plots
+
     experiment = experiments.load(name)
-    shelves, seeds = where.of(experiment)
-    for shelf in shelves:
-        drawn = plots.draw(experiment, shelf, seeds, _picture(experiment.name, shelf, output, len(shelves)))
+    seeds = selection.seeds_of(experiment)
+    datasets = selection.datasets_of(experiment)
+
+    for runs in datasets:
+        path = _picture_path(experiment.name, runs, output, len(datasets))
+        drawn = plots.draw(experiment, runs, seeds, path)
         for row, reason in drawn.missing.items():
-            _say(f"{row}: not available: {reason}")
-        print(f"{name} on {shelf.data.name}: {drawn.path or 'there is nothing to draw yet'}")
+            _print_note(f"{row}: not available: {reason}")
+        _print_drawn(name, runs, drawn.path)
 
 
-def _plot_tradeoff(where: Where, output: Path | None) -> None:
-    from xcbench.report import experiments, tables
+def _plot_tradeoff(selection: RunSelection, output: Path | None) -> None:
     from xcbench.report.tradeoff import draw_tradeoff
-    from xcbench.runner.spec import DEFAULT_DATASET
-    from xcbench.runner.store import Store
 
-    seeds = experiments.parse_seeds(where.seeds) if where.seeds else None
-    shelves = tables.shelves(where.dataset or (DEFAULT_DATASET,), Store(where.store))
-    for shelf in shelves:
-        path = draw_tradeoff(shelf, _picture("tradeoff", shelf, output, len(shelves)), seeds)
-        print(f"tradeoff on {shelf.data.name}: {path or 'there is nothing to draw yet'}")
+    seeds = selection.parsed_seeds()
+    datasets = selection.load_datasets(selection.dataset or (DEFAULT_DATASET,))
+
+    for runs in datasets:
+        path = _picture_path("tradeoff", runs, output, len(datasets))
+        _print_drawn("tradeoff", runs, draw_tradeoff(runs, path, seeds))
 
 
-def _picture(name: str, shelf: "DatasetRuns", output: Path | None, count: int) -> Path:
-    """The file to draw into; several datasets given one name get one file each."""
+def _picture_path(name: str, runs: "DatasetRuns", output: Path | None, dataset_count: int) -> Path:
+    """Return the file to draw into. If there are several datasets, each gets a file with its name."""
+    dataset = runs.data.name
     if output is None:
-        return Path(f"{name.replace('/', '-')}-{shelf.data.name}.png")
-    return output.with_name(f"{output.stem}-{shelf.data.name}{output.suffix}") if count > 1 else output
+        return Path(f"{name.replace('/', '-')}-{dataset}.png")
+    if dataset_count == 1:
+        return output
+    return output.with_name(f"{output.stem}-{dataset}{output.suffix}")
 
 
-def _say(line: str) -> None:
+def _print_drawn(name: str, runs: "DatasetRuns", path: Path | None) -> None:
+    print(f"{name} on {runs.data.name}: {path or 'there is nothing to draw yet'}")
+
+
+def _print_note(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
 def _write(text: str, output: Path | None) -> None:
+    """Print a text, or write it to a file."""
     from xcbench.disk import readable_disk_errors
     from xcbench.files import atomic_file
 
     if output is None:
         sys.stdout.write(text)
         return
+
     with readable_disk_errors(output.parent), atomic_file(output) as part:
         part.write_text(text, "utf-8")

@@ -1,6 +1,6 @@
 """The process in which a launcher runs one command: `python -m xcbench.cli.worker PARENT run --method ...`.
 
-It dies with the process that started it, even when that one is killed without a chance to say so.
+It ends when the process that started it ends, even if that one is killed. PARENT is the number of that process.
 """
 
 import contextlib
@@ -9,15 +9,20 @@ import os
 import signal
 import sys
 
+_SET_PARENT_DEATH_SIGNAL = 1
+"""The first argument of Linux's `prctl`: send this process a signal when its parent ends."""
+
 
 def die_with(parent: int) -> None:
-    """Ask the kernel (Linux only) for SIGTERM when the parent ends."""
+    """Ask the kernel to send SIGTERM when the parent ends. Works on Linux only; elsewhere it does nothing."""
     if not sys.platform.startswith("linux"):
         return
-    set_parent_death_signal = 1
+
     with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGTERM)
-    if os.getppid() != parent:  # it ended before we asked
+        ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGTERM)
+
+    # The parent may have ended before the kernel was asked.
+    if os.getppid() != parent:
         sys.exit(1)
 
 

@@ -1,7 +1,9 @@
-"""Datasets: what lives on disk, how it is read and checked, and the form every other room works on.
+"""Datasets: the files on disk, how they are read and checked, and the objects that every other room works on.
 
-Holds the contracts `Dataset` and `TopK`, readers and writers for every file form of the field, text to TF-IDF,
-manifests, the embedded datasets and the synthetic generator. Imports no other room.
+Defines the contracts `Dataset` and `TopK`. Holds the readers and writers for every file form of the field, the
+conversion of text to TF-IDF features, manifests, the embedded datasets and the synthetic generator.
+
+Imports no other room. May import only the ground: `defaults`, `disk`, `errors`, `files`, `ranks` and `threads`.
 """
 
 from xcbench.data.catalog import dataset_names, load_dataset

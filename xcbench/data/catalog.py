@@ -19,7 +19,7 @@ from xcbench.files import home
 
 @dataclass(frozen=True)
 class DatasetEntry:
-    """A dataset that has a name here."""
+    """A dataset that can be loaded by name."""
 
     name: str
     origin: str
@@ -28,51 +28,70 @@ class DatasetEntry:
 
 
 def dataset_entries() -> list[DatasetEntry]:
-    """Every dataset that can be loaded by name, the embedded ones first."""
-    entries = [DatasetEntry(name, "embedded", embedded.embedded_folder(name)) for name in embedded.embedded_names()]
-    store = _store()
-    if store.is_dir():
-        folders = sorted(folder for folder in store.iterdir() if not folder.name.startswith(".") and is_stored(folder))
-        entries += [DatasetEntry(folder.name, "imported", folder) for folder in folders]
+    """Return every dataset that can be loaded by name, the embedded ones first."""
+    embedded_folders = [embedded.embedded_folder(name) for name in embedded.embedded_names()]
+    entries = [DatasetEntry(folder.name, "embedded", folder) for folder in embedded_folders]
+    entries += [DatasetEntry(folder.name, "imported", folder) for folder in _imported_datasets()]
     return entries
 
 
 def dataset_names() -> list[str]:
-    """The names of `dataset_entries`."""
+    """Return the names of all datasets that `load_dataset` knows, the embedded ones first."""
     return [entry.name for entry in dataset_entries()]
 
 
 def load_dataset(name_or_path: str | Path) -> Dataset:
-    """Load a dataset by its name, or from a folder or zip in any form."""
+    """Load a dataset.
+
+    Raises `InputError` for an unknown name, and `DataError` for files that cannot be read as a dataset.
+
+    Parameters
+    ----------
+    name_or_path
+        The name of an embedded or imported dataset (see `dataset_names`), or the path of a folder or zip in any form
+        that docs/data-formats.md describes. A name is tried before a path.
+    """
     name = str(name_or_path)
     if name in embedded.embedded_names():
         return _load_embedded(name)
-    if _is_name(name) and is_stored(_store() / name):
-        return load_stored(_store() / name)
+    if _is_valid_name(name) and is_stored(_imported_folder() / name):
+        return load_stored(_imported_folder() / name)
+
     path = Path(name_or_path).expanduser()
     if path.exists():
-        return load_stored(path) if is_stored(path) else _load_raw(path, _name_of(path))
-    if not _is_name(name):
+        return _load_path(path)
+
+    if not _is_valid_name(name):
         raise DataError("no such dataset, file or folder", path)
     raise unknown_name("dataset", name, dataset_names())
 
 
-def free_folder(name: str, replace: bool = False) -> Path:
-    """Where a dataset of this name is to be stored; refused where the name is taken or cannot be one."""
-    if not _is_name(name):
+def folder_for_new(name: str, replace: bool = False) -> Path:
+    """Return the folder in which to store a new dataset.
+
+    Raises `InputError` where the name is not allowed or, without `replace`, already taken.
+    """
+    if not _is_valid_name(name):
         raise InputError(
             f"a dataset's name is letters, digits, '.', '_' and '-', starting with one of the first two; got {name!r}"
         )
     if name in embedded.embedded_names():
         raise InputError(f"{name!r} is the name of an embedded dataset; choose another")
-    folder = _store() / name
+
+    folder = _imported_folder() / name
     if folder.exists() and not replace:
         raise InputError(f"a dataset {name!r} is there already; --replace puts this one in its place")
     return folder
 
 
-def _load_raw(path: Path, name: str) -> Dataset:
-    # Here and not above: the readers bring a compiler along, for which listing names should not wait.
+def _load_path(path: Path) -> Dataset:
+    if is_stored(path):
+        return load_stored(path)
+    return _read_dataset(path, _name_from_path(path))
+
+
+def _read_dataset(path: Path, name: str) -> Dataset:
+    # Imported here, since the readers load a compiler, which listing names should not wait for.
     from xcbench.data.assemble import assemble
     from xcbench.data.readers import read_raw
 
@@ -80,14 +99,15 @@ def _load_raw(path: Path, name: str) -> Dataset:
 
 
 def _load_embedded(name: str) -> Dataset:
-    """Embedded sets ship as text; the first use stores their binary form, where there is a place for it."""
+    """Load an embedded dataset. Embedded datasets are text files; the first load caches their binary form."""
     folder = embedded.embedded_folder(name)
     cached = home() / "datasets-cache" / f"{name}-{_embedded_key(folder)}"
     with contextlib.suppress(DataError):
         if is_stored(cached):
             return load_stored(cached)
-    dataset = _load_raw(folder, name)
-    # A home that cannot be written, or another process that was faster, costs nothing but the next load's time.
+
+    dataset = _read_dataset(folder, name)
+    # Where the folder cannot be written, or another process was faster, the next load merely takes longer.
     with contextlib.suppress(OSError):
         store_dataset(dataset, cached)
     return dataset
@@ -95,21 +115,36 @@ def _load_embedded(name: str) -> Dataset:
 
 @functools.cache
 def _embedded_key(folder: Path) -> str:
-    """Changes with all that the features come from: the files (through their manifest) and how text is encoded."""
+    """Return a cache key that changes with the files (by their manifest) and with the code that encodes text."""
     digest = hashlib.sha256((folder / MANIFEST_FILE).read_bytes())
     digest.update(Path(text.__file__).read_bytes())
     return f"v{VERSION}-{digest.hexdigest()[:16]}"
 
 
-def _store() -> Path:
+def _imported_folder() -> Path:
     return home() / "datasets"
 
 
-def _is_name(name: str) -> bool:
+def _imported_datasets() -> list[Path]:
+    folder = _imported_folder()
+    if not folder.is_dir():
+        return []
+
+    # A folder whose name starts with a dot is being written.
+    complete = [child for child in folder.iterdir() if not child.name.startswith(".")]
+    return sorted(child for child in complete if is_stored(child))
+
+
+def _is_valid_name(name: str) -> bool:
     return re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name) is not None
 
 
-def _name_of(path: Path) -> str:
-    """A legal name for what has none but its path's."""
-    name = path.resolve().stem if path.is_file() else path.resolve().name
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", name).lstrip("._-") or "data"
+def _name_from_path(path: Path) -> str:
+    """Return a valid name for a dataset that is known only by its path."""
+    resolved = path.resolve()
+    name = resolved.name
+    if path.is_file():
+        name = resolved.stem
+
+    valid = re.sub(r"[^A-Za-z0-9._-]+", "-", name).lstrip("._-")
+    return valid or "data"

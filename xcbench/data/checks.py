@@ -1,7 +1,7 @@
-"""What is checked of every dataset, whatever form it came in, and what is put right on the way.
+"""The checks and repairs of every dataset, whatever form it came in.
 
-A contradiction (counts that disagree, ids out of range) is a `DataError`. What has one sensible reading (unsorted or
-repeated ids, explicit zeros, splits that declare different counts) is repaired and reported. What is legal but worth
+A contradiction (counts that disagree, ids out of range) is a `DataError`. What has one sensible meaning (unsorted or
+repeated ids, explicit zeros, splits that declare different counts) is repaired and reported. What is allowed but worth
 knowing (points without labels, labels without points) is noted.
 """
 
@@ -12,22 +12,22 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from xcbench.data.dataset import Dataset, Split
-from xcbench.data.raw import Findings, RawDataset, RawSplit, Sourced
+from xcbench.data.raw import FileMatrix, Findings, RawDataset, RawSplit
 from xcbench.errors import DataError
 
 PLAUSIBLE_COUNT = 10_000_000
 ENTRIES_PER_COLUMN = 0.01
-"""Beyond ten million, a dimension must be backed by at least one entry in a hundred columns."""
+"""A matrix of more than `PLAUSIBLE_COUNT` columns must have at least one entry per hundred columns."""
 
 
 def check_plausible(count: int, entries: int, what: str, where: str) -> None:
-    """Refuse dimensions that a few bytes claim and that would cost gigabytes later."""
+    """Raise `DataError` for a dimension that a few bytes claim and that would cost gigabytes later."""
     if count > PLAUSIBLE_COUNT and entries < ENTRIES_PER_COLUMN * count:
         raise DataError(f"{count:,} {what}, but only {entries:,} entries: a wrong id or header?", where)
 
 
-def settle(raw: RawDataset) -> None:
-    """Make the parts of a dataset fit each other, in place, or say which two do not."""
+def reconcile(raw: RawDataset) -> None:
+    """Make the parts of a dataset consistent, in place; raise `DataError` where two of them contradict each other."""
     for split in raw.splits.values():
         if split.Y is None:
             raise AssertionError("a reader returns targets for both splits")
@@ -37,32 +37,45 @@ def settle(raw: RawDataset) -> None:
         if split.X is not None:
             _repair(split.X, np.add, raw.findings)
         _check_rows(split)
+
     if raw.Z is not None:
         _repair(raw.Z, np.add, raw.findings)
-    _settle_labels(raw)
-    _settle_features(raw)
+    _reconcile_labels(raw)
+    _reconcile_features(raw)
 
 
-def observe(dataset: Dataset) -> list[str]:
-    """What is legal in a dataset but worth knowing before a model is trained on it."""
+def dataset_notes(dataset: Dataset) -> list[str]:
+    """Return what is allowed in a dataset but worth knowing before a model is trained on it."""
     notes = []
-    for name, split in (("training", dataset.train), ("test", dataset.test)):
-        notes += _observe_points(name, split)
+    notes += _split_notes("training", dataset.train)
+    notes += _split_notes("test", dataset.test)
+
     in_train = np.zeros(dataset.label_count, bool)
     in_train[dataset.train.Y.indices] = True
-    unseen = np.setdiff1d(dataset.test.Y.indices, np.flatnonzero(in_train))
-    if missing := dataset.label_count - int(in_train.sum()):
-        notes.append(f"labels without training points: {missing:,}, of which {len(unseen):,} occur in test")
+    only_in_test = np.setdiff1d(dataset.test.Y.indices, np.flatnonzero(in_train))
+    untrained = dataset.label_count - int(in_train.sum())
+    if untrained:
+        notes.append(f"labels without training points: {untrained:,}, of which {len(only_in_test):,} occur in test")
+
     if dataset.Z is None:
         notes.append("labels have no text; methods that need it cannot be used")
-    elif empty := _empty_rows(dataset.Z):
-        notes.append(f"labels without text: {empty:,}")
+        return notes
+
+    without_text = _empty_rows(dataset.Z)
+    if without_text:
+        notes.append(f"labels without text: {without_text:,}")
     return notes
 
 
-def _observe_points(name: str, split: Split) -> list[str]:
-    counts = {"labels": _empty_rows(split.Y), "features": _empty_rows(split.X)}
-    return [f"{name} points without {what}: {count:,}" for what, count in counts.items() if count]
+def _split_notes(name: str, split: Split) -> list[str]:
+    notes = []
+    without_labels = _empty_rows(split.Y)
+    if without_labels:
+        notes.append(f"{name} points without labels: {without_labels:,}")
+    without_features = _empty_rows(split.X)
+    if without_features:
+        notes.append(f"{name} points without features: {without_features:,}")
+    return notes
 
 
 def _empty_rows(matrix: sp.csr_array) -> int:
@@ -70,91 +83,145 @@ def _empty_rows(matrix: sp.csr_array) -> int:
 
 
 def _check_rows(split: RawSplit) -> None:
-    """Features, targets and titles of one side must be about the same points."""
-    parts = [(part.file, part.matrix.shape[0]) for part in (split.Y, split.X) if part]
+    """Raise `DataError` unless features, targets and titles of a split have the same number of points."""
+    points_by_file = []
+    if split.Y:
+        points_by_file.append((split.Y.file, _row_count(split.Y)))
+    if split.X:
+        points_by_file.append((split.X.file, _row_count(split.X)))
     if split.titles:
-        parts.append((split.titles.file, len(split.titles.column)))
-    first_file, first = parts[0]
-    for file, count in parts[1:]:
-        if count != first:
-            raise DataError(f"holds {count:,} points, but {first_file} holds {first:,}", file)
-    if first == 0:
+        points_by_file.append((split.titles.file, len(split.titles.column)))
+
+    first_file, first_count = points_by_file[0]
+    for file, count in points_by_file[1:]:
+        if count != first_count:
+            raise DataError(f"holds {count:,} points, but {first_file} holds {first_count:,}", file)
+    if first_count == 0:
         raise DataError("holds no points", first_file)
 
 
-def _settle_labels(raw: RawDataset) -> None:
+def _reconcile_labels(raw: RawDataset) -> None:
     targets = [split.Y for split in raw.splits.values() if split.Y]
-    count = max(part.matrix.shape[1] for part in targets)
-    label_side = []
+    widest = max(targets, key=_column_count)
+    count = _column_count(widest)
+
+    labels_by_file = []
     if raw.label_titles:
-        label_side.append((raw.label_titles.file, len(raw.label_titles.column)))
+        labels_by_file.append((raw.label_titles.file, len(raw.label_titles.column)))
     if raw.Z:
-        label_side.append((raw.Z.file, raw.Z.matrix.shape[0]))
-    for file, described in label_side:
-        widest = max(targets, key=lambda part: int(part.matrix.shape[1]))
+        labels_by_file.append((raw.Z.file, _row_count(raw.Z)))
+
+    for file, described in labels_by_file:
+        # Files of targets without a header may lack the last labels, which no point has.
         if described < count or (described > count and widest.columns_declared):
             raise DataError(f"describes {described:,} labels, but {widest.file} has {count:,}", file)
         count = described
+
     if count == 0:
         raise DataError("holds no labels", targets[0].file)
     _widen(targets, count, "labels", raw.findings)
 
 
-def _settle_features(raw: RawDataset) -> None:
+def _reconcile_features(raw: RawDataset) -> None:
     parts = [part for part in (raw.train.X, raw.test.X, raw.Z) if part]
-    if parts:
-        _widen(parts, max(part.matrix.shape[1] for part in parts), "features", raw.findings)
+    if not parts:
+        return
+
+    count = max(_column_count(part) for part in parts)
+    _widen(parts, count, "features", raw.findings)
 
 
-def _widen(parts: list[Sourced], count: int, what: str, findings: Findings) -> None:
-    """Give all parts the same number of columns; a file that declared fewer is worth a word."""
-    check_plausible(count, sum(part.matrix.nnz for part in parts), what, parts[0].file)
+def _row_count(part: FileMatrix) -> int:
+    return int(part.matrix.shape[0])
+
+
+def _column_count(part: FileMatrix) -> int:
+    return int(part.matrix.shape[1])
+
+
+def _widen(
+    parts: list[FileMatrix],
+    count: int,
+    what: str,
+    findings: Findings,
+) -> None:
+    """Give all parts the same number of columns; report a file that declared fewer."""
+    entries = sum(part.matrix.nnz for part in parts)
+    check_plausible(count, entries, what, parts[0].file)
+
     for part in parts:
-        if part.matrix.shape[1] != count:
-            if part.columns_declared:
-                findings.repaired.append(
-                    f"{part.file} declares {part.matrix.shape[1]:,} {what}, other files {count:,}: {count:,} taken"
-                )
-            part.matrix.resize((part.matrix.shape[0], count))
+        columns = _column_count(part)
+        if columns == count:
+            continue
+        if part.columns_declared:
+            findings.repaired.append(f"{part.file} declares {columns:,} {what}, other files {count:,}: {count:,} taken")
+        part.matrix.resize((_row_count(part), count))
 
 
-def _repair(part: Sourced, merge: np.ufunc, findings: Findings) -> None:
+def _repair(part: FileMatrix, merge: np.ufunc, findings: Findings) -> None:
     """Sort the ids of each row, merge repeated ones and drop explicit zeros."""
-    matrix, file = part.matrix, part.file
-    if unsorted := _unsorted_rows(matrix):
-        matrix.has_sorted_indices = False
-        matrix.sort_indices()
-        findings.repaired.append(f"{file}: {unsorted:,} rows had unsorted ids: sorted")
-    repeated = _steps(matrix) == 0
-    if count := int(np.count_nonzero(repeated)):
-        matrix = part.matrix = _merged(matrix, repeated, merge)
-        if not np.isfinite(matrix.data).all():
-            raise DataError("values of a repeated id add up beyond float32", file)
-        how = "added up" if merge is np.add else "the largest value kept"
-        findings.repaired.append(f"{file}: {count:,} ids were repeated within their row: {how}")
-    if zeros := int(np.count_nonzero(matrix.data == 0)):
-        matrix.eliminate_zeros()
-        findings.repaired.append(f"{file}: {zeros:,} explicit zeros: dropped")
-    matrix.has_sorted_indices = matrix.has_canonical_format = True
+    _sort_rows(part, findings)
+    _merge_repeated(part, merge, findings)
+
+    zeros = int(np.count_nonzero(part.matrix.data == 0))
+    if zeros:
+        part.matrix.eliminate_zeros()
+        findings.repaired.append(f"{part.file}: {zeros:,} explicit zeros: dropped")
+
+    part.matrix.has_sorted_indices = True
+    part.matrix.has_canonical_format = True
+
+
+def _sort_rows(part: FileMatrix, findings: Findings) -> None:
+    unsorted = _unsorted_rows(part.matrix)
+    if unsorted:
+        part.matrix.has_sorted_indices = False
+        part.matrix.sort_indices()
+        findings.repaired.append(f"{part.file}: {unsorted:,} rows had unsorted ids: sorted")
+
+
+def _merge_repeated(part: FileMatrix, merge: np.ufunc, findings: Findings) -> None:
+    """Merge entries of one row that have the same id; the rows are sorted."""
+    is_repeated = _steps(part.matrix) == 0
+    count = int(np.count_nonzero(is_repeated))
+    if not count:
+        return
+
+    part.matrix = _merged(part.matrix, is_repeated, merge)
+    if not np.isfinite(part.matrix.data).all():
+        raise DataError("values of a repeated id add up beyond float32", part.file)
+
+    how = "added up" if merge is np.add else "the largest value kept"
+    findings.repaired.append(f"{part.file}: {count:,} ids were repeated within their row: {how}")
 
 
 def _steps(matrix: sp.csr_array) -> npt.NDArray[np.int32]:
-    """Id minus the id before it, entry by entry; 1 at the start of each row, where nothing comes before."""
+    """Return, per entry, its id minus the id before it in the row; 1 for the first entry of a row."""
+    ids = matrix.indices
     steps = np.ones(matrix.nnz, np.int32)
-    np.subtract(matrix.indices[1:], matrix.indices[:-1], out=steps[1:], casting="unsafe")
+    np.subtract(ids[1:], ids[:-1], out=steps[1:], casting="unsafe")
+
     starts = matrix.indptr[:-1]
     steps[starts[starts < matrix.nnz]] = 1
     return steps
 
 
 def _unsorted_rows(matrix: sp.csr_array) -> int:
-    falls = np.flatnonzero(_steps(matrix) < 0)
-    return len(np.unique(np.searchsorted(matrix.indptr, falls, side="right"))) if len(falls) else 0
+    """Return the number of rows whose ids do not ascend."""
+    descents = np.flatnonzero(_steps(matrix) < 0)
+    rows = np.searchsorted(matrix.indptr, descents, side="right")
+    return len(np.unique(rows))
 
 
-def _merged(matrix: sp.csr_array, repeated: npt.NDArray[np.bool_], merge: np.ufunc) -> sp.csr_array:
-    """Sorted rows with repeated ids, each id once."""
-    kept = np.flatnonzero(~repeated)
-    data = merge.reduceat(matrix.data, kept).astype(np.float32, copy=False)
-    indptr = np.searchsorted(kept, matrix.indptr).astype(matrix.indptr.dtype)
-    return sp.csr_array((data, matrix.indices[kept], indptr), shape=matrix.shape)
+def _merged(
+    matrix: sp.csr_array,
+    is_repeated: npt.NDArray[np.bool_],
+    merge: np.ufunc,
+) -> sp.csr_array:
+    """Return a matrix with sorted rows in which each id occurs once per row."""
+    first = np.flatnonzero(~is_repeated)
+    merged = merge.reduceat(matrix.data, first)
+    data = merged.astype(np.float32, copy=False)
+    indices = matrix.indices[first]
+    indptr = np.searchsorted(first, matrix.indptr).astype(matrix.indptr.dtype)
+    return sp.csr_array((data, indices, indptr), shape=matrix.shape)

@@ -18,18 +18,35 @@ if TYPE_CHECKING:
     from xcbench.data.text import TextEncoder
 
 
+Pairs = npt.NDArray[np.int64]
+"""[m, 2] pairs (point, label)."""
+
+
 @dataclass(frozen=True)
 class TextColumn(Sequence[str]):
-    """Many strings in two arrays, so that a million titles load (or map from disk) at once."""
+    """A sequence of strings in two arrays, so that a million titles load (or map from disk) at once.
+
+    Make one of ordinary strings with `TextColumn.of`.
+
+    Parameters
+    ----------
+    utf8
+        The UTF-8 bytes of all strings, one after the other.
+    offsets
+        [n + 1]; string i is `utf8[offsets[i]:offsets[i + 1]]`.
+    """
 
     utf8: npt.NDArray[np.uint8]
-    offsets: npt.NDArray[np.int64]  # [n + 1]; string i is utf8[offsets[i]:offsets[i + 1]]
+    offsets: npt.NDArray[np.int64]
 
     @classmethod
     def of(cls, strings: Sequence[str]) -> TextColumn:
-        encoded = [s.encode("utf-8", "replace") for s in strings]
+        """Store the given strings; half a character (a lone surrogate) becomes a question mark."""
+        encoded = [string.encode("utf-8", "replace") for string in strings]
+        lengths = np.fromiter(map(len, encoded), np.int64, len(encoded))
+
         offsets = np.zeros(len(encoded) + 1, np.int64)
-        np.cumsum(np.fromiter(map(len, encoded), np.int64, len(encoded)), out=offsets[1:])
+        np.cumsum(lengths, out=offsets[1:])
         return cls(np.frombuffer(b"".join(encoded), np.uint8), offsets)
 
     def __len__(self) -> int:
@@ -41,19 +58,23 @@ class TextColumn(Sequence[str]):
     def __getitem__(self, i: slice) -> list[str]: ...
     def __getitem__(self, i: int | slice) -> str | list[str]:
         if isinstance(i, slice):
-            return [self[j] for j in range(*i.indices(len(self)))]
+            positions = range(*i.indices(len(self)))
+            return [self[position] for position in positions]
         if not -len(self) <= i < len(self):
             raise IndexError(i)
+
         i %= len(self)
-        return self.utf8[self.offsets[i] : self.offsets[i + 1]].tobytes().decode("utf-8")
+        start = self.offsets[i]
+        end = self.offsets[i + 1]
+        return self.utf8[start:end].tobytes().decode("utf-8")
 
     def __iter__(self) -> Iterator[str]:
-        text, offsets = self.utf8.tobytes(), self.offsets.tolist()
-        for start, end in itertools.pairwise(offsets):
-            yield text[start:end].decode("utf-8")
+        content = self.utf8.tobytes()
+        for start, end in itertools.pairwise(self.offsets.tolist()):
+            yield content[start:end].decode("utf-8")
 
     def take(self, rows: npt.NDArray[np.integer]) -> TextColumn:
-        """The strings of some rows, in that order."""
+        """Return the strings of the given rows, in the given order."""
         return TextColumn.of([self[int(i)] for i in rows])
 
 
@@ -65,50 +86,89 @@ class Propensity:
     B: float = 1.5
 
 
+def no_pairs() -> Pairs:
+    """Return an empty [0, 2] array of pairs (point, label)."""
+    return np.zeros((0, 2), np.int64)
+
+
 @dataclass(frozen=True)
 class Split:
-    """The points of one side: features, targets, and what is known of them beyond that."""
+    """The training points or the test points of a dataset.
 
-    X: sp.csr_array  # [n, V] float32, rows of unit length
-    Y: sp.csr_array  # [n, L] float32; soft targets are legal
+    Parameters
+    ----------
+    X
+        [n, V] float32 features; each row has unit length or is empty.
+    Y
+        [n, L] float32 targets; soft targets (other values above 0) are allowed.
+    titles
+        One title per point, or None.
+    filter
+        [m, 2] pairs (point, label) that the metrics leave out: such a label is neither a target nor a prediction of
+        this point. An example is a label that is the point itself. The pairs are sorted and distinct.
+    ignored
+        [m, 2] pairs (point, label) that training leaves out: such a label is neither a positive nor a negative of
+        this point. None of them is in `Y`. Files never hold such pairs; an augmentation may add them.
+    """
+
+    X: sp.csr_array
+    Y: sp.csr_array
     titles: TextColumn | None = None
-    filter: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros((0, 2), np.int64))
-    """Pairs (point, label) that count neither as truth nor as prediction; sorted, unique."""
-    ignored: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros((0, 2), np.int64))
-    """Pairs that training is to count neither as true nor as false; none is in Y. An augmentation sets them."""
+    filter: Pairs = field(default_factory=no_pairs)
+    ignored: Pairs = field(default_factory=no_pairs)
 
     def __len__(self) -> int:
+        """Return the number of points."""
         return int(self.X.shape[0])
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """Immutable. Train and test points, labels with their text, and the facts that evaluation needs.
+    """Training and test points, labels with their text, and the constants that evaluation needs. Immutable.
 
-    X of both splits and Z share one vocabulary. Nothing here is ever made dense.
+    `X` of both splits and `Z` share one vocabulary. No matrix is ever made dense.
+
+    Parameters
+    ----------
+    name
+        The name of the dataset.
+    train, test
+        The training points and the test points.
+    Z
+        [L, V] float32 features of the labels' titles; a label without text is an empty row. None where no label has
+        text.
+    label_titles
+        One title per label, or None.
+    propensity
+        The constants of the propensity model, for the metrics PSP@k and PSnDCG@k.
+    encoder
+        Turns new titles into rows of `X`; None where the data came as features without text.
+    manifest
+        Source, licence and further facts about the dataset, or None.
     """
 
     name: str
     train: Split
     test: Split
-    Z: sp.csr_array | None = None  # [L, V] float32, label text; a label without text is an empty row
+    Z: sp.csr_array | None = None
     label_titles: TextColumn | None = None
     propensity: Propensity = Propensity()
     encoder: TextEncoder | None = None
-    """Turns new raw text into rows of X; None where the data came as features without text."""
     manifest: Manifest | None = None
 
     @property
     def label_count(self) -> int:
+        """The number of labels, L."""
         return int(self.train.Y.shape[1])
 
     @property
     def feature_count(self) -> int:
+        """The size of the vocabulary, V."""
         return int(self.train.X.shape[1])
 
     @cached_property
     def label_frequency(self) -> npt.NDArray[np.int64]:
-        """n_l: in how many training points each label is a target."""
+        """n_l: the number of training points per label."""
         return np.bincount(self.train.Y.indices, minlength=self.label_count)
 
     @cached_property
@@ -128,14 +188,24 @@ class Dataset:
         return digest.hexdigest()
 
 
-def pairs_of_rows(
-    pairs: npt.NDArray[np.int64], rows: npt.NDArray[np.integer], points: int
-) -> npt.NDArray[np.int64]:  # fmt: skip
-    """The pairs (point, label) of some rows of a split of so many points, under the points' new numbers."""
-    place = np.full(points, -1)
-    place[rows] = np.arange(len(rows))
-    kept = pairs[place[pairs[:, 0]] >= 0]
-    return np.column_stack([place[kept[:, 0]], kept[:, 1]])
+def pairs_of_rows(pairs: Pairs, rows: npt.NDArray[np.integer], points: int) -> Pairs:
+    """Select the pairs (point, label) of some rows of a split, and renumber their points.
+
+    Parameters
+    ----------
+    pairs
+        [m, 2] pairs of the whole split.
+    rows
+        The selected points; `rows[i]` becomes point i.
+    points
+        The number of points of the whole split.
+    """
+    new_row = np.full(points, -1)
+    new_row[rows] = np.arange(len(rows))
+
+    pair_rows = new_row[pairs[:, 0]]
+    is_selected = pair_rows >= 0
+    return np.column_stack([pair_rows[is_selected], pairs[is_selected, 1]])
 
 
 def _feed_array(digest: hashlib._Hash, array: npt.NDArray[np.generic]) -> None:
@@ -147,8 +217,9 @@ def _feed_csr(digest: hashlib._Hash, matrix: sp.csr_array | None) -> None:
     if matrix is None:
         digest.update(b"none")
         return
+
     digest.update(f"csr{matrix.shape}".encode())
-    # Index widths differ between ways of building the same matrix; the content must not.
+    # Index widths differ between ways of building the same matrix; the digest must not.
     _feed_array(digest, matrix.indptr.astype(np.int64, copy=False))
     _feed_array(digest, matrix.indices.astype(np.int32, copy=False))
     _feed_array(digest, matrix.data.astype(np.float32, copy=False))
@@ -158,5 +229,6 @@ def _feed_text(digest: hashlib._Hash, text: TextColumn | None) -> None:
     if text is None:
         digest.update(b"none")
         return
+
     _feed_array(digest, text.offsets)
     _feed_array(digest, text.utf8)

@@ -1,4 +1,4 @@
-"""Some of the training points in the place of the test points: what a setting is chosen on, or a calibration learnt."""
+"""Held-out training points in the place of the test points: for choosing a setting or learning a calibration."""
 
 import dataclasses
 from typing import Any
@@ -11,25 +11,57 @@ from xcbench.data.dataset import Dataset, Split, TextColumn, pairs_of_rows
 
 
 def hold_out(data: Dataset, rows: npt.NDArray[np.int64]) -> Dataset:
-    """The dataset whose test points are these rows of the training points, and whose training points are the others.
+    """Return a dataset that is tested on some of the training points and trained on the others.
 
-    The vocabulary is learnt anew from what is left: a word of one label and one point held out would be known only
-    because it was counted there.
+    Where the features come from text, the vocabulary is learned again from the remaining training points and the
+    labels. Otherwise a word of one label and one held-out point would be known only because it was counted there.
+
+    Parameters
+    ----------
+    data
+        The dataset whose training points are divided. Its test points are not used.
+    rows
+        The rows of `data.train` that become the test points; all other rows stay training points.
     """
-    out = np.zeros(len(data.train), bool)
-    out[rows] = True
-    inside, outside = (_part(data.train, np.flatnonzero(chosen)) for chosen in (~out, out))
-    part = dataclasses.replace(data, name=f"{data.name}-slice", train=inside, test=outside, manifest=None)
-    return part if data.encoder is None else _with_words_of_its_own(part, dataclasses.asdict(data.encoder.options))
+    is_held_out = np.zeros(len(data.train), bool)
+    is_held_out[rows] = True
+
+    divided = dataclasses.replace(
+        data,
+        name=f"{data.name}-slice",
+        train=_select_rows(data.train, np.flatnonzero(~is_held_out)),
+        test=_select_rows(data.train, np.flatnonzero(is_held_out)),
+        manifest=None,
+    )
+    if data.encoder is None:
+        return divided
+    return _with_new_vocabulary(divided, dataclasses.asdict(data.encoder.options))
 
 
-def _with_words_of_its_own(data: Dataset, options: dict[str, Any]) -> Dataset:
-    titles = data.train.titles or (), data.test.titles or ()
-    encoder, (X, X_out, Z) = text_features(*titles, data.label_titles, options)
-    train, test = dataclasses.replace(data.train, X=X), dataclasses.replace(data.test, X=X_out)
-    return dataclasses.replace(data, train=train, test=test, Z=Z, encoder=encoder)
+def _with_new_vocabulary(data: Dataset, options: dict[str, Any]) -> Dataset:
+    encoder, features = text_features(
+        data.train.titles or (),
+        data.test.titles or (),
+        data.label_titles,
+        options,
+    )
+    return dataclasses.replace(
+        data,
+        train=dataclasses.replace(data.train, X=features.train),
+        test=dataclasses.replace(data.test, X=features.test),
+        Z=features.labels,
+        encoder=encoder,
+    )
 
 
-def _part(split: Split, rows: npt.NDArray[np.int64]) -> Split:
-    titles = split.titles.take(rows) if isinstance(split.titles, TextColumn) else None
-    return Split(split.X[rows], split.Y[rows], titles, pairs_of_rows(split.filter, rows, len(split)))
+def _select_rows(split: Split, rows: npt.NDArray[np.int64]) -> Split:
+    titles = None
+    if isinstance(split.titles, TextColumn):
+        titles = split.titles.take(rows)
+
+    return Split(
+        X=split.X[rows],
+        Y=split.Y[rows],
+        titles=titles,
+        filter=pairs_of_rows(split.filter, rows, len(split)),
+    )

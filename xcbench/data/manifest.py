@@ -1,7 +1,7 @@
-"""What a dataset is, where it comes from and under which terms: the facts that travel with the files.
+"""The manifest: what a dataset is, where it comes from and under which licence.
 
-On disk a manifest is the JSON object of `Manifest.to_dict`, in a file `manifest.json` beside the data. A key that
-nobody knows is an error and not a surprise for later: a misspelt `propensity` would silently change every PSP@k.
+On disk a manifest is the JSON object of `Manifest.to_dict`, in a file `manifest.json` next to the data. An unknown key
+is an error: a misspelt `propensity` would otherwise silently change every PSP@k.
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ from xcbench.data.text import TextOptions
 from xcbench.errors import DataError, InputError, unknown_name
 
 MANIFEST_FILE = "manifest.json"
-_LARGEST = sys.float_info.max  # a whole number in JSON may be larger
+_MAX_FLOAT = sys.float_info.max  # a whole number in JSON may be larger
+_MAX_SHOWN = 60
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """How many of everything; the vocabulary is unknown until text has been encoded."""
+    """The numbers of points, labels and features; `features` is None until text has been encoded."""
 
     train: int
     test: int
@@ -34,7 +35,7 @@ class Sizes:
 
 @dataclass(frozen=True)
 class Manifest:
-    """The facts about one dataset. Only the name is required; an empty text means that nobody said."""
+    """The facts about one dataset. Only the name is required; an empty string means unknown."""
 
     name: str
     title: str = ""
@@ -53,26 +54,39 @@ class Manifest:
 
     @classmethod
     def from_dict(cls, value: Any, source: Path | None = None) -> Manifest:
-        """Read what `to_dict` wrote; `source` names the file in error messages."""
+        """Read what `to_dict` returned; `source` names the file in error messages."""
         try:
-            given = _object(value, "a manifest", _FIELDS)
+            given = _object(value, "a manifest", _PARSERS)
             if "name" not in given:
                 raise InputError("a manifest needs the key 'name'")
-            return cls(**{key: _FIELDS[key](item, f"manifest key {key!r}") for key, item in given.items()})
+
+            facts = {}
+            for key, item in given.items():
+                parse = _PARSERS[key]
+                facts[key] = parse(item, f"manifest key {key!r}")
+            return cls(**facts)
         except InputError as error:
             raise DataError(str(error), source) from None
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values, without what nobody said."""
+        """Return plain JSON values, without unknown facts."""
         plain = dataclasses.asdict(self)
         if self.sizes and self.sizes.features is None:
             del plain["sizes"]["features"]
         return {key: value for key, value in plain.items() if value not in ("", None, {})}
 
 
-def _object(value: Any, what: str, known: Iterable[str]) -> Mapping[str, Any]:
+# Each parser takes a JSON value and its description for messages, and raises InputError for a wrong value.
+
+
+def _object(
+    value: Any,
+    what: str,
+    known: Iterable[str],
+) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
         raise InputError(f"{what} must be an object, got {_shown(value)}")
+
     known = list(known)
     for key in value:
         if key not in known:
@@ -87,37 +101,52 @@ def _text(value: Any, what: str) -> str:
 
 
 def _name(value: Any, what: str) -> str:
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", _text(value, what)):
+    name = _text(value, what)
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
         raise InputError(f"{what} must be letters, digits, '.', '_' and '-' only, got {_shown(value)}")
-    return str(value)
+    return name
 
 
 def _count(value: Any, what: str) -> int:
+    # In Python, True is an int.
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
         raise InputError(f"{what} must be a whole number from 0 up, got {_shown(value)}")
     return value
 
 
 def _sizes(value: Any, what: str) -> Sizes:
-    given = _object(value, what, (f.name for f in dataclasses.fields(Sizes)))
-    if missing := [key for key in ("train", "test", "labels") if key not in given]:
+    given = _object(value, what, _field_names(Sizes))
+    missing = [key for key in ("train", "test", "labels") if key not in given]
+    if missing:
         raise InputError(f"{what} needs {', '.join(missing)}")
-    return Sizes(**{key: _count(count, f"{what}, {key!r},") for key, count in given.items()})
+
+    counts = {key: _count(count, f"{what}, {key!r},") for key, count in given.items()}
+    return Sizes(**counts)
 
 
 def _propensity(value: Any, what: str) -> Propensity:
     given = _object(value, what, ("A", "B"))
+    constants = {}
     for key, constant in given.items():
-        if not isinstance(constant, int | float) or isinstance(constant, bool) or not 0 <= constant <= _LARGEST:
+        if not _is_finite_number(constant):
             raise InputError(f"{what}, {key!r}, must be a finite number from 0 up, got {_shown(constant)}")
-    return Propensity(**{key: float(constant) for key, constant in given.items()})
+        constants[key] = float(constant)
+    return Propensity(**constants)
+
+
+def _is_finite_number(value: Any) -> bool:
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return False
+    return 0 <= value <= _MAX_FLOAT
 
 
 def _files(value: Any, what: str) -> dict[str, str]:
     if not isinstance(value, Mapping):
         raise InputError(f"{what} must be an object of file names and sha256 sums, got {_shown(value)}")
+
     for name, digest in value.items():
-        if Path(name).is_absolute() or ".." in Path(name).parts:
+        path = Path(name)
+        if path.is_absolute() or ".." in path.parts:
             raise InputError(f"{what} holds {name!r}, which is not a file of the dataset's own folder")
         if not isinstance(digest, str) or not re.fullmatch(r"[0-9a-f]{64}", digest):
             raise InputError(f"{what} needs the sha256 of {name!r} as 64 hex digits, got {_shown(digest)}")
@@ -125,17 +154,23 @@ def _files(value: Any, what: str) -> dict[str, str]:
 
 
 def _text_options(value: Any, what: str) -> dict[str, Any]:
-    given = _object(value, what, (f.name for f in dataclasses.fields(TextOptions)))
-    TextOptions(**given)
+    given = _object(value, what, _field_names(TextOptions))
+    TextOptions(**given)  # raises for a wrong value
     return dict(given)
+
+
+def _field_names(kind: type[Sizes] | type[TextOptions]) -> list[str]:
+    return [field.name for field in dataclasses.fields(kind)]
 
 
 def _shown(value: Any) -> str:
     shown = repr(value)
-    return shown if len(shown) <= 60 else shown[:57] + "..."
+    if len(shown) > _MAX_SHOWN:
+        shown = shown[: _MAX_SHOWN - 3] + "..."
+    return shown
 
 
-_FIELDS: dict[str, Callable[[Any, str], Any]] = {
+_PARSERS: dict[str, Callable[[Any, str], Any]] = {
     "name": _name,
     "title": _text,
     "task": _text,

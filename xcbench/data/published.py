@@ -1,4 +1,7 @@
-"""What papers say of their datasets: sizes, and the propensity constants of their PSP figures (`published.json`)."""
+"""What papers report of their datasets: sizes, and the propensity constants of their PSP figures.
+
+The figures are in `published.json`.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +13,18 @@ from xcbench.data.dataset import Propensity
 
 
 def published_sizes() -> dict[str, dict[str, Any]]:
-    """By dataset: the figures of the papers' tables of data."""
-    sizes: dict[str, dict[str, Any]] = _published()["shapes"]
+    """Return, by dataset, the figures of the papers' tables of datasets."""
+    sizes: dict[str, dict[str, Any]] = _read_published()["shapes"]
     return sizes
 
 
 def published_propensity() -> dict[str, Propensity]:
-    """By dataset: the constants A and B with which its PSP figures were published."""
-    return {name: Propensity(**constants) for name, constants in _published()["propensity"].items()}
+    """Return, by dataset, the constants A and B with which its PSP figures were published."""
+    constants = _read_published()["propensity"]
+    return {name: Propensity(**values) for name, values in constants.items()}
 
 
-def _published() -> dict[str, Any]:
-    stored: dict[str, Any] = json.loads(Path(__file__).with_name("published.json").read_text("utf-8"))
-    return stored
+def _read_published() -> dict[str, Any]:
+    path = Path(__file__).with_name("published.json")
+    content: dict[str, Any] = json.loads(path.read_text("utf-8"))
+    return content

@@ -1,28 +1,26 @@
-"""What reading a folder yields: everything as found, made consistent, but not yet a `Dataset`."""
+"""What reading a folder returns: the content of its files, made consistent, but not yet a `Dataset`."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 
-from xcbench.data.dataset import TextColumn
+from xcbench.data.dataset import Pairs, TextColumn, no_pairs
 from xcbench.data.manifest import Manifest
 
 
 @dataclass
 class Findings:
-    """What a reader has to say: what it put right, and what a person should know."""
+    """What a reader reports to the user: `repaired` lists what it corrected, `notes` what is worth knowing."""
 
     repaired: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
 
 @dataclass(eq=False)
-class Sourced:
-    """A matrix, the file that it came from, and whether that file says how many columns there are."""
+class FileMatrix:
+    """A matrix, the name of its file, and whether that file declares the number of columns."""
 
     matrix: sp.csr_array
     file: str
@@ -30,8 +28,8 @@ class Sourced:
 
 
 @dataclass
-class Titles:
-    """One text a row, and the file that they came from."""
+class FileTitles:
+    """One title per row, and the name of their file."""
 
     column: TextColumn
     file: str
@@ -39,27 +37,28 @@ class Titles:
 
 @dataclass
 class RawSplit:
-    """One side as found. `X` is None where there is only text."""
+    """The content of one split's files. `X` is None where there is only text."""
 
-    X: Sourced | None = None
-    Y: Sourced | None = None
-    titles: Titles | None = None
-    filter: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros((0, 2), np.int64))
+    X: FileMatrix | None = None
+    Y: FileMatrix | None = None
+    titles: FileTitles | None = None
+    filter: Pairs = field(default_factory=no_pairs)
 
 
 @dataclass
 class RawDataset:
-    """All that a folder holds; `readers.read_raw` has checked that its parts fit each other."""
+    """The content of a folder. `readers.read_raw` has checked that its parts are consistent."""
 
     train: RawSplit
     test: RawSplit
-    Z: Sourced | None = None
-    label_titles: Titles | None = None
+    Z: FileMatrix | None = None
+    label_titles: FileTitles | None = None
     manifest: Manifest | None = None
     files: dict[str, str] = field(default_factory=dict)
-    """sha256 of every file that was read."""
+    """sha256 of every file that was read, by file name."""
     findings: Findings = field(default_factory=Findings)
 
     @property
     def splits(self) -> dict[str, RawSplit]:
+        """Both splits by their names, "train" and "test"."""
         return {"train": self.train, "test": self.test}

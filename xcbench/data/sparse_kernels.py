@@ -1,6 +1,6 @@
-"""The compiled loops behind `sparse_text`: one pass over the bytes, nothing allocated.
+"""The compiled loops of `sparse_text`: one pass over the bytes, nothing allocated.
 
-Each returns a status with the line and position where it stopped; words for people are made elsewhere.
+Each returns a status with the line and position where it stopped; `sparse_text` turns these into messages.
 """
 
 from typing import Any
@@ -9,10 +9,30 @@ import numba
 import numpy as np
 
 MAX_ID = 2**31 - 2
-"""Ids and their count fit 32 bits, as everywhere in xcbench."""
-NEWLINE, COMMA, COLON = 10, 44, 58
-FINE, NOT_AN_ID, OUT_OF_RANGE, NO_COLON, NOT_A_NUMBER = range(5)
+"""The largest id: ids and their count fit 32 bits, as everywhere in xcbench."""
+
+# Statuses
+OK = 0
+NOT_AN_ID = 1
+OUT_OF_RANGE = 2
+NO_COLON = 3
+NOT_A_NUMBER = 4
+
+# Bytes
+NEWLINE = 10
+COMMA = 44
+COLON = 58
+_TAB = 9
+_RETURN = 13
+_SPACE = 32
 _HASH = 35
+_PLUS = 43
+_MINUS = 45
+_POINT = 46
+_ZERO = 48
+_UPPER_E = 69
+_LOWER_E = 101
+
 _POWERS = 10.0 ** np.arange(23)  # exact in float64
 
 
@@ -29,18 +49,30 @@ def parse_lines(
     label_ids: Any,
     label_ends: Any,
 ) -> tuple[int, int, int, int]:
-    """Fill the arrays; returns (status, line, position, rows), where the first two places tell what went wrong."""
-    position = entry = name = row = line = 0
+    """Parse lines of `id:value`, each after a list of labels if `with_labels`.
+
+    `ids` and `values` get the entries, `label_ids` the labels; row i of them ends before `ends[i + 1]` and
+    `label_ends[i + 1]`. With `skip_blank`, blank lines are no rows, and a `#` starts a comment.
+
+    Returns (status, line, position, rows). Line and position say where parsing stopped.
+    """
+    position = 0
+    entry = 0
+    label = 0
+    row = 0
+    line = 0
     while position < len(text):
         line += 1
         position = _skip_blanks(text, position)
         if skip_blank and (position >= len(text) or text[position] == NEWLINE or text[position] == _HASH):
             position = _skip_line(text, position) + 1
             continue
+
         if with_labels:
-            status, position, name = _parse_labels(text, position, label_limit, label_ids, name)
-            if status != FINE:
+            status, position, label = _parse_labels(text, position, label_limit, label_ids, label)
+            if status != OK:
                 return status, line, position, row
+
         while True:
             position = _skip_blanks(text, position)
             if position >= len(text) or text[position] == NEWLINE:
@@ -48,6 +80,7 @@ def parse_lines(
             if skip_blank and text[position] == _HASH:
                 position = _skip_line(text, position)
                 break
+
             start = position
             identity, position = _whole_number(text, position)
             if identity < 0:
@@ -56,50 +89,72 @@ def parse_lines(
                 return NO_COLON, line, start, row
             if identity >= feature_limit:
                 return OUT_OF_RANGE, line, start, row
+
             value, position = _number(text, position + 1)
             number = np.float32(value)
             if not np.isfinite(number):
                 return NOT_A_NUMBER, line, start, row
+
             ids[entry] = identity
             values[entry] = number
             entry += 1
+
         position += 1
         row += 1
         ends[row] = entry
-        label_ends[row] = name
-    return FINE, line, position, row
+        label_ends[row] = label
+    return OK, line, position, row
 
 
 @numba.njit(cache=True, nogil=True)
-def _parse_labels(text: Any, position: int, limit: int, label_ids: Any, name: int) -> tuple[int, int, int]:
-    """Read `7,2,9` and a blank; a word with a colon is the first feature of a point without labels, and stays."""
-    first, start = name, position
+def _parse_labels(
+    text: Any,
+    position: int,
+    limit: int,
+    label_ids: Any,
+    label: int,
+) -> tuple[int, int, int]:
+    """Parse `7,2,9` and store the ids from place `label` on. Returns (status, position, next place).
+
+    A word with a colon is the first feature of a point without labels; the position then stays before it.
+    """
+    first = label
+    start = position
     while position < len(text) and not _ends_word(text[position]):
         identity, after = _whole_number(text, position)
-        if after < len(text) and text[after] == COLON and name == first:
-            return FINE, start, first
+        if after < len(text) and text[after] == COLON and label == first:
+            return OK, start, first
         if identity < 0:
-            return NOT_AN_ID, position, name
+            return NOT_AN_ID, position, label
         if identity >= limit:
-            return OUT_OF_RANGE, position, name
-        label_ids[name] = identity
-        name += 1
+            return OUT_OF_RANGE, position, label
+
+        label_ids[label] = identity
+        label += 1
         position = after
         if position < len(text) and text[position] == COMMA:
-            # Some writers put a blank after the comma; a comma that ends the list belongs to nothing.
+            # Some writers put a blank after the comma; a comma that ends the list is an error.
             position = _skip_blanks(text, position + 1)
             if position >= len(text) or text[position] == NEWLINE:
-                return NOT_AN_ID, position, name
+                return NOT_AN_ID, position, label
         elif position < len(text) and not _ends_word(text[position]):
-            return NOT_AN_ID, position, name
+            return NOT_AN_ID, position, label
         else:
             break
-    return FINE, position, name
+    return OK, position, label
 
 
 @numba.njit(cache=True, nogil=True)
-def parse_pairs(text: Any, rows: int, columns: int, pairs: Any) -> tuple[int, int, int, int]:
-    position = found = line = 0
+def parse_pairs(
+    text: Any,
+    rows: int,
+    columns: int,
+    pairs: Any,
+) -> tuple[int, int, int, int]:
+    """Parse lines of two whole numbers into `pairs`. Returns (status, line, position, number of pairs)."""
+    position = 0
+    count = 0
+    line = 0
     while position < len(text):
         line += 1
         position = _skip_blanks(text, position)
@@ -109,26 +164,29 @@ def parse_pairs(text: Any, rows: int, columns: int, pairs: Any) -> tuple[int, in
                 start = position
                 value, position = _whole_number(text, position)
                 if value < 0 or (position < len(text) and not _ends_word(text[position])):
-                    return NOT_AN_ID, line, start, found
-                if value >= (columns if column else rows):
-                    return OUT_OF_RANGE, line, start, found
-                pairs[found, column] = value
-            found += 1
+                    return NOT_AN_ID, line, start, count
+
+                limit = rows if column == 0 else columns
+                if value >= limit:
+                    return OUT_OF_RANGE, line, start, count
+                pairs[count, column] = value
+
+            count += 1
             position = _skip_blanks(text, position)
             if position < len(text) and text[position] != NEWLINE:
-                return NOT_AN_ID, line, position, found
+                return NOT_AN_ID, line, position, count
         position += 1
-    return FINE, line, position, found
+    return OK, line, position, count
 
 
 @numba.njit(cache=True, nogil=True, inline="always")
 def _ends_word(byte: int) -> bool:
-    return byte == 32 or byte == NEWLINE or byte == 9 or byte == 13
+    return byte == _SPACE or byte == NEWLINE or byte == _TAB or byte == _RETURN  # numba compiles `in` to a loop
 
 
 @numba.njit(cache=True, nogil=True)
 def _skip_blanks(text: Any, position: int) -> int:
-    while position < len(text) and (text[position] == 32 or text[position] == 9 or text[position] == 13):
+    while position < len(text) and (text[position] == _SPACE or text[position] == _TAB or text[position] == _RETURN):
         position += 1
     return position
 
@@ -142,31 +200,42 @@ def _skip_line(text: Any, position: int) -> int:
 
 @numba.njit(cache=True, nogil=True)
 def _whole_number(text: Any, position: int) -> tuple[int, int]:
-    """The number that starts here and where it ends; -1 where there is none. Past any legal id it stops growing."""
-    start, value = position, 0
+    """Return the number that starts here and where it ends; -1 where there is none.
+
+    A number beyond any legal id stops growing, so that it cannot overflow.
+    """
+    start = position
+    value = 0
     while position < len(text):
-        digit = np.int64(text[position]) - 48
+        digit = np.int64(text[position]) - _ZERO
         if digit < 0 or digit > 9:
             break
         if value <= MAX_ID:
             value = value * 10 + digit
         position += 1
-    return (value if position > start else -1), position
+
+    if position == start:
+        return -1, position
+    return value, position
 
 
 @numba.njit(cache=True, nogil=True)
 def _number(text: Any, position: int) -> tuple[float, int]:
-    """A decimal number and where it ends; nan where there is none, or where something sticks to its end.
+    """Return a decimal number and where it ends; nan where there is none, or where other characters follow it.
 
     Up to 15 digits and exponents within 22 are exact; beyond that the error stays far below float32's own.
     """
     negative = False
-    if position < len(text) and (text[position] == 45 or text[position] == 43):
-        negative = text[position] == 45
+    if position < len(text) and (text[position] == _MINUS or text[position] == _PLUS):
+        negative = text[position] == _MINUS
         position += 1
-    mantissa, exponent, digits, after_point = np.int64(0), 0, 0, 0
+
+    mantissa = np.int64(0)
+    exponent = 0
+    digits = 0
+    after_point = 0
     while position < len(text):
-        digit = np.int64(text[position]) - 48
+        digit = np.int64(text[position]) - _ZERO
         if digit >= 0 and digit <= 9:
             digits += 1
             if mantissa < 10**17:
@@ -174,18 +243,20 @@ def _number(text: Any, position: int) -> tuple[float, int]:
                 exponent -= after_point
             else:
                 exponent += 1 - after_point
-        elif text[position] == 46 and not after_point:
+        elif text[position] == _POINT and not after_point:
             after_point = 1
         else:
             break
         position += 1
     if digits == 0:
         return np.nan, position
-    if position < len(text) and (text[position] == 101 or text[position] == 69):
+
+    if position < len(text) and (text[position] == _LOWER_E or text[position] == _UPPER_E):
         position += 1
         sign = 1
-        if position < len(text) and (text[position] == 45 or text[position] == 43):
-            sign = -1 if text[position] == 45 else 1
+        if position < len(text) and (text[position] == _MINUS or text[position] == _PLUS):
+            if text[position] == _MINUS:
+                sign = -1
             position += 1
         power, position = _whole_number(text, position)
         if power < 0:
@@ -193,12 +264,16 @@ def _number(text: Any, position: int) -> tuple[float, int]:
         exponent += sign * power
     if position < len(text) and not _ends_word(text[position]):
         return np.nan, position
+
     value = _scaled(mantissa, exponent)
-    return (-value if negative else value), position
+    if negative:
+        return -value, position
+    return value, position
 
 
 @numba.njit(cache=True, nogil=True)
 def _scaled(mantissa: int, exponent: int) -> Any:
+    """Return mantissa * 10**exponent."""
     value = np.float64(mantissa)
     if exponent == 0 or mantissa == 0:
         return value
@@ -210,4 +285,6 @@ def _scaled(mantissa: int, exponent: int) -> Any:
         # Two steps, so that the power itself neither overflows nor vanishes.
         half = exponent // 2
         return value * 10.0**half * 10.0 ** (exponent - half)
-    return value / _POWERS[-exponent] if exponent < 0 else value * _POWERS[exponent]
+    if exponent < 0:
+        return value / _POWERS[-exponent]
+    return value * _POWERS[exponent]

@@ -1,8 +1,9 @@
-"""Vectors of tokens learnt from text alone, or read from a file: what a method gets that must not learn its own.
+"""Vectors of tokens, learned from text alone or read from a file, for methods that do not learn their own.
 
 Two tokens are close where they share titles more often than chance. The matrix of shifted positive pointwise mutual
-information is what skip-gram with negative sampling factors implicitly (Levy and Goldberg 2014); a truncated SVD
-does it directly, without another library and without chance. Titles are shorter than any window, so a title is one.
+information is what skip-gram with negative sampling factors implicitly (Levy and Goldberg 2014). A truncated SVD
+factors it directly, deterministically and without another library. Titles are shorter than any context window, so the
+context of a token is its whole title.
 """
 
 from hashlib import sha256
@@ -18,28 +19,47 @@ from xcbench.errors import DataError
 Floats = npt.NDArray[np.float32]
 
 SMOOTHING = 0.75
-"""Counts of contexts are raised to this power, as word2vec does: rare contexts say less than they seem to."""
+"""Counts of contexts are raised to this power, as in word2vec: it lowers the weight of rare contexts."""
 
 
 def learn_vectors(texts: sp.csr_array, dim: int, seed: int = 0) -> Floats:
-    """[V, dim] from a bag of tokens a row; rows of unit length, zero for tokens that share no text with another."""
+    """Learn a vector per token from the tokens' co-occurrence in texts.
+
+    Returns [V, dim] vectors of unit length; the vector of a token that shares no text with another is zero.
+
+    Parameters
+    ----------
+    texts
+        [n, V] a bag of tokens per row. Only the pattern counts, not the values.
+    dim
+        The length of a vector.
+    seed
+        The start of the iterative SVD.
+    """
     V = int(texts.shape[1])
     P = _mutual_information(texts)
     vectors = np.zeros((V, dim), np.float32)
     rank = min(dim, V - 1)
     if rank > 0 and P.nnz:
-        start = np.random.default_rng(seed).normal(size=V).astype(np.float32)
+        rng = np.random.default_rng(seed)
+        start = rng.normal(size=V).astype(np.float32)
         U, s, _ = svds(P, k=rank, v0=start)
+
+        # An SVD leaves the signs open: make the largest entry of each singular vector positive.
+        largest = np.abs(U).argmax(axis=0)
+        signs = np.sign(U[largest, np.arange(rank)])
+        scaled = U * signs * np.sqrt(np.maximum(s, 0))
         order = np.argsort(-s, kind="stable")
-        signs = np.sign(U[np.abs(U).argmax(axis=0), np.arange(rank)])  # an SVD leaves them open
-        vectors[:, :rank] = (U * signs * np.sqrt(np.maximum(s, 0)))[:, order]
+        vectors[:, :rank] = scaled[:, order]
+
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    unit: Floats = np.divide(vectors, lengths, out=np.zeros_like(vectors), where=lengths > 1e-6)
+    unit = np.zeros_like(vectors)
+    np.divide(vectors, lengths, out=unit, where=lengths > 1e-6)
     return unit
 
 
 def vectors_digest(path: Path) -> str:
-    """What tells a file of vectors from another of the same name."""
+    """Return the sha256 of a file of vectors, which identifies it whatever its name is."""
     try:
         return sha256(path.read_bytes()).hexdigest()
     except OSError as error:
@@ -47,26 +67,38 @@ def vectors_digest(path: Path) -> str:
 
 
 def read_vectors(path: Path, shape: tuple[int, int]) -> Floats:
-    """An npy file with a row per feature, as the XC repository has them for its fastText vectors."""
+    """Read an npy file with a row per feature, the form of the XC repository's fastText vectors.
+
+    Raises `DataError` where the file does not hold floats of the expected shape.
+    """
     try:
-        # Mapped, since a short file may claim any size, and what is mapped must be there.
+        # Mapped, since a short file may claim any size, but only what is there can be mapped.
         vectors: npt.NDArray[np.generic] = np.lib.format.open_memmap(path, mode="r")
     except Exception as error:  # numpy parses the header as Python and fails in many ways
-        raise DataError(f"cannot be read as an npy array ({' '.join(str(error).split())})", path) from None
+        message = " ".join(str(error).split())
+        raise DataError(f"cannot be read as an npy array ({message})", path) from None
+
     if vectors.shape != shape or not np.issubdtype(vectors.dtype, np.floating):
         raise DataError(f"expected floats of shape {shape}, got {vectors.dtype} {vectors.shape}", path)
     return np.array(vectors, np.float32)
 
 
 def _mutual_information(texts: sp.csr_array) -> sp.csr_array:
-    """max(0, log p(t, c) / (p(t) p(c))) over pairs of different tokens in one text."""
-    bags = sp.csr_array((np.ones(texts.nnz, np.float32), texts.indices, texts.indptr), shape=texts.shape)
-    pairs = sp.coo_array(bags.T @ bags)
-    apart = pairs.row != pairs.col
-    rows, columns, counts = pairs.row[apart], pairs.col[apart], pairs.data[apart].astype(np.float64)
+    """Return max(0, log p(t, c) / (p(t) p(c))) for all pairs of different tokens that share a text."""
     V = texts.shape[1]
-    of_token = np.bincount(rows, counts, minlength=V)
-    of_context = of_token**SMOOTHING
-    ratio = counts * of_context.sum() / (of_token[rows] * of_context[columns])
-    values = np.log(np.maximum(ratio, 1)).astype(np.float32)
-    return sp.csr_array((values, (rows, columns)), shape=(V, V))
+    ones = np.ones(texts.nnz, np.float32)
+    entries = (ones, texts.indices, texts.indptr)
+    bags = sp.csr_array(entries, shape=texts.shape)
+    pairs = sp.coo_array(bags.T @ bags)
+
+    is_different = pairs.row != pairs.col
+    tokens = pairs.row[is_different]
+    contexts = pairs.col[is_different]
+    counts = pairs.data[is_different].astype(np.float64)
+
+    token_counts = np.bincount(tokens, counts, minlength=V)
+    context_counts = token_counts**SMOOTHING
+    ratio = counts * context_counts.sum() / (token_counts[tokens] * context_counts[contexts])
+    information = np.log(np.maximum(ratio, 1))
+    values = information.astype(np.float32)
+    return sp.csr_array((values, (tokens, contexts)), shape=(V, V))

@@ -1,12 +1,14 @@
-"""Metrics from predictions, never from a model: values, per-point scores, frequency bins, intervals, paired tests.
+"""Metrics from predictions, never from a model: values, scores per point, frequency bins, intervals, paired tests.
 
-`evaluate(predictions, dataset, metrics)` is the door; docs/metrics.md has every definition. Imports only `data`.
+Start at `evaluate(predictions, dataset, metrics)`; docs/metrics.md has every definition. Each metric is one object,
+listed in `registry`. This room may import `data` and `kernels`; `runner`, `report`, `cli` and methods import it.
 """
 
 from xcbench.evaluation.bins import contributions, frequency_bins
 from xcbench.evaluation.evaluator import Evaluation, evaluate
-from xcbench.evaluation.metric import DEFAULT_METRICS, Metric, parse_metric, parse_metrics, places_needed
+from xcbench.evaluation.metric import Metric, MetricFamily, Unit
 from xcbench.evaluation.points import PointScores
+from xcbench.evaluation.registry import DEFAULT_METRICS, parse_metric, parse_metrics, places_needed
 from xcbench.evaluation.statistics import (
     Bootstrap,
     Comparison,
@@ -28,10 +30,12 @@ __all__ = [
     "Evaluation",
     "Interval",
     "Metric",
+    "MetricFamily",
     "PointScores",
     "Spread",
     "TieGroup",
     "Truth",
+    "Unit",
     "compare",
     "contributions",
     "evaluate",

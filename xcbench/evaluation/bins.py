@@ -7,41 +7,87 @@ import numpy as np
 import numpy.typing as npt
 
 from xcbench.errors import InputError
+from xcbench.evaluation.arrays import IntArray
 from xcbench.evaluation.evaluator import Evaluation
+from xcbench.evaluation.metric import Metric
 from xcbench.evaluation.points import PointScores
 
 
 def frequency_bins(
-    label_frequency: npt.NDArray[np.integer], count: int, equal: Literal["volume", "labels"] = "volume"
-) -> npt.NDArray[np.int64]:
-    """The bin of each label, 0 for the rarest labels to count - 1 for the most frequent.
+    label_frequency: npt.NDArray[np.integer],
+    count: int,
+    equal: Literal["volume", "labels"] = "volume",
+) -> IntArray:
+    """The bin of each label, from 0 for the rarest labels to count - 1 for the most frequent.
 
-    Equal `volume` is what the papers plot: every bin holds about the same number of training pairs, so the last one
-    may be a handful of labels. Equal `labels` with count 10 are deciles. Ties go by label id.
+    Parameters
+    ----------
+    label_frequency
+        [L] The number of training points of each label. Ties go by label id.
+    count
+        The number of bins.
+    equal
+        Equal `volume` is what the papers plot: every bin holds about the same number of training pairs, so the last
+        one may be a handful of labels. Equal `labels` with count 10 are deciles.
     """
     if count < 1:
         raise InputError(f"there must be at least one bin, got {count}")
+
     order = np.argsort(label_frequency, kind="stable")
-    rising = np.asarray(label_frequency, np.float64)[order]
-    if equal == "labels" or not rising.sum():
-        rising = np.ones(len(rising))
+    ascending = np.asarray(label_frequency, np.float64)[order]
+    if equal == "labels" or not ascending.sum():
+        ascending = np.ones(len(ascending))
+
     # A label belongs where its middle lies: a head label that spans a border cannot leave both sides half empty.
-    middle = np.cumsum(rising) - rising / 2
+    middle = np.cumsum(ascending) - ascending / 2
     bins = np.empty(len(order), np.int64)
-    bins[order] = np.minimum(middle * count // max(rising.sum(), 1), count - 1)
+    bins[order] = np.minimum(middle * count // max(ascending.sum(), 1), count - 1)
     return bins
 
 
 def mean_by_frequency(
-    of_labels: Mapping[str, npt.NDArray[np.floating]], label_frequency: npt.NDArray[np.integer], count: int = 5
+    of_labels: Mapping[str, npt.NDArray[np.floating]],
+    label_frequency: npt.NDArray[np.integer],
+    count: int = 5,
 ) -> dict[str, Any]:
-    """Curves over frequency: y holds, by name, the mean of a quantity in each bin with labels, x their frequency."""
+    """Curves over frequency: `y` has, by name, the mean of a quantity per bin; `x` the mean frequency per bin.
+
+    Parameters
+    ----------
+    of_labels
+        Quantities by name, each with one value per label.
+    label_frequency
+        [L] The number of training points of each label.
+    count
+        The number of bins of equal volume. Bins without labels are left out.
+    """
     bins = frequency_bins(label_frequency, count)
-    inside = [np.flatnonzero(bins == number) for number in range(count) if np.any(bins == number)]
-    lines = {name: [float(values[labels].mean()) for labels in inside] for name, values in of_labels.items()}
-    return {"x": [float(label_frequency[labels].mean()) for labels in inside], "y": lines}
+    labels_of_bins = [np.flatnonzero(bins == number) for number in np.unique(bins)]
+
+    curves = {}
+    for name, values in of_labels.items():
+        curves[name] = [float(values[labels].mean()) for labels in labels_of_bins]
+    frequency = [float(label_frequency[labels].mean()) for labels in labels_of_bins]
+    return {"x": frequency, "y": curves}
 
 
-def contributions(evaluation: Evaluation, metric: str, bins: npt.NDArray[np.integer], count: int) -> list[PointScores]:
-    """What the hits of each bin add to a metric, point by point; the values add up to the metric's."""
+def contributions(
+    evaluation: Evaluation,
+    metric: str | Metric,
+    bins: npt.NDArray[np.integer],
+    count: int,
+) -> list[PointScores]:
+    """What the hits of each bin add to a metric, point by point; the values add up to the metric's.
+
+    Parameters
+    ----------
+    evaluation
+        The evaluated predictions.
+    metric
+        A metric that is a sum over hits.
+    bins
+        [L] The bin of each label, as `frequency_bins` returns it.
+    count
+        The number of bins.
+    """
     return [evaluation.per_point(metric, bins == number) for number in range(count)]

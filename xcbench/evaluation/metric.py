@@ -1,104 +1,123 @@
-"""Metric names, parsed in one place: `P@5`, `nDCG@3`, `PSP@1`, `PSnDCG@5`, `R@100`, `PSR@10`, `MRR`, `C@5`, `Cpred@20`.
+"""The common face of all metrics: what a metric declares about itself, and how it scores points or labels.
 
-docs/metrics.md has the formulas.
+The metrics themselves are in `gains`, `reciprocal_rank` and `coverage`; `registry` lists them. docs/metrics.md has the
+formulas, and shows how to add a metric.
 """
 
-import difflib
+from __future__ import annotations
+
 import enum
-import re
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
-from xcbench.errors import InputError
+import numpy as np
 
-LARGEST_K = 1_000_000_000
+from xcbench.evaluation.arrays import FloatArray
+from xcbench.evaluation.hits import Hits
+from xcbench.evaluation.truth import Truth
+
+ALL_PLACES = int(np.iinfo(np.int32).max)
 
 
-class Norm(enum.IntEnum):
-    """What the gain collected in the first k places is divided by."""
+class Unit(enum.Enum):
+    """What a metric is averaged over, and what the bootstrap therefore resamples."""
 
-    PLACES = 0  # k
-    TRUTH = 1  # the number of true labels
-    IDEAL_DISCOUNT = 2  # the discounts of the first min(k, true labels) places
+    POINTS = "points"
+    LABELS = "labels"
 
 
 @dataclass(frozen=True)
-class GainFamily:
-    """Metrics that add up a gain for each hit: six of them differ in nothing but these three traits."""
+class MetricFamily(ABC):
+    """One metric, such as P or nDCG, at any k.
 
-    propensity_scored: bool
-    discounted: bool
-    norm: Norm
+    A subclass computes `unit_scores`. Where many k can share work, it also overrides `values`.
 
+    Parameters
+    ----------
+    name
+        What users write before the @, in the spelling that tables show.
+    """
 
-GAIN_FAMILIES = {
-    "P": GainFamily(False, False, Norm.PLACES),
-    "nDCG": GainFamily(False, True, Norm.IDEAL_DISCOUNT),
-    "R": GainFamily(False, False, Norm.TRUTH),
-    "PSP": GainFamily(True, False, Norm.PLACES),
-    "PSnDCG": GainFamily(True, True, Norm.IDEAL_DISCOUNT),
-    "PSR": GainFamily(True, False, Norm.TRUTH),
-}
-RECIPROCAL_RANK = "MRR"
-COVERAGE = "C"
-PREDICTED_COVERAGE = "Cpred"
-FAMILIES = (*GAIN_FAMILIES, RECIPROCAL_RANK, COVERAGE, PREDICTED_COVERAGE)
+    name: str
 
-DEFAULT_METRICS = (
-    *(f"{family}@{k}" for family in ("P", "nDCG", "PSP", "PSnDCG") for k in (1, 3, 5)),
-    *("R@10", "R@100", "MRR@10", "C@5"),
-)
+    unit: ClassVar[Unit] = Unit.POINTS
+
+    needs_k: ClassVar[bool] = True
+    """Whether the name must be followed by @k. Without a k, a metric looks at all places."""
+
+    is_sum_over_hits: ClassVar[bool] = False
+    """Whether each hit adds something of its own, so that the contributions of groups of labels add up."""
+
+    @property
+    def needs_propensities(self) -> bool:
+        """Whether the metric weighs labels by their inverse propensities."""
+        return False
+
+    @abstractmethod
+    def unit_scores(self, hits: Hits, truth: Truth, k: int) -> tuple[FloatArray, FloatArray | None]:
+        """Numerators and denominators of all units; the metric is sum(numerators) / sum(denominators).
+
+        Parameters
+        ----------
+        hits
+            The correct predictions.
+        truth
+            The true labels.
+        k
+            How many places count. `ALL_PLACES` if the user gave no k.
+
+        Returns
+        -------
+        tuple
+            One numerator per unit, and one denominator per unit. None as denominators makes the metric a plain mean.
+        """
+
+    def values(self, hits: Hits, truth: Truth, ks: Sequence[int]) -> list[float]:
+        """The metric in percent for each k of a list."""
+        return [percent(*self.unit_scores(hits, truth, k)) for k in ks]
+
+    def at(self, k: int | None = None) -> Metric:
+        """This metric at one k; None means all places."""
+        return Metric(self, k)
 
 
 @dataclass(frozen=True)
 class Metric:
-    """A family of metrics at one k; None means every place there is, which only MRR allows."""
+    """A metric at one k, such as P@5.
 
-    family: str
+    Parameters
+    ----------
+    family
+        Which metric.
+    k
+        How many places count. None means all places, which only some metrics allow.
+    """
+
+    family: MetricFamily
     k: int | None
 
     def __str__(self) -> str:
-        return self.family if self.k is None else f"{self.family}@{self.k}"
+        if self.k is None:
+            return self.family.name
+        return f"{self.family.name}@{self.k}"
 
     @property
-    def gains(self) -> GainFamily | None:
-        """How hits add up, for the families that are sums over hits."""
-        return GAIN_FAMILIES.get(self.family)
-
-    @property
-    def needs_propensity(self) -> bool:
-        return self.gains is not None and self.gains.propensity_scored
-
-    @property
-    def is_coverage(self) -> bool:
-        """Coverage is a mean over labels, everything else is about points."""
-        return self.family in (COVERAGE, PREDICTED_COVERAGE)
+    def places(self) -> int:
+        """How many places of a ranking count."""
+        if self.k is None:
+            return ALL_PLACES
+        return self.k
 
 
-def parse_metric(name: str) -> Metric:
-    """`psp@3` -> Metric("PSP", 3). Case does not matter; an unknown name is an `InputError` with the nearest one."""
-    family, at, k = name.strip().partition("@")
-    known = {spelling.lower(): spelling for spelling in FAMILIES}
-    if family.lower() not in known:
-        near = [known[match] + at + k for match in difflib.get_close_matches(family.lower(), known, cutoff=0.4)]
-        hint = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(FAMILIES)}, each with @k"
-        raise InputError(f"unknown metric {name!r}; {hint}")
-    family = known[family.lower()]
-    if not at:
-        if family != RECIPROCAL_RANK:
-            raise InputError(f"metric {name!r} needs a k, such as {family}@5")
-        return Metric(family, None)
-    if not re.fullmatch("[0-9]{1,10}", k) or not 1 <= int(k) <= LARGEST_K:
-        raise InputError(f"metric {name!r}: the k after @ must be a whole number from 1 to {LARGEST_K}")
-    return Metric(family, int(k))
+def percent(numerators: FloatArray, denominators: FloatArray | None) -> float:
+    """The metric that unit scores add up to, in percent; 0 where there is nothing to find."""
+    if denominators is None:
+        total = float(len(numerators))
+    else:
+        total = float(denominators.sum())
 
-
-def parse_metrics(names: Sequence[str]) -> tuple[Metric, ...]:
-    """Metrics by name, in order, each once."""
-    return tuple(dict.fromkeys(parse_metric(name) for name in names))
-
-
-def places_needed(metrics: Sequence[Metric]) -> int | None:
-    """How many places of a ranking these metrics look at; None for all of them."""
-    ks = [metric.k for metric in metrics if metric.k is not None]
-    return max(ks, default=0) if len(ks) == len(metrics) else None
+    if not total:
+        return 0.0
+    return 100 * float(numerators.sum()) / total

@@ -1,5 +1,8 @@
-"""Memory: what a piece of work will need, said before it starts."""
+"""How much memory a piece of work needs, estimated before it starts."""
 
+from __future__ import annotations
+
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import psutil
@@ -8,29 +11,42 @@ from xcbench.errors import XCBenchError
 
 
 @dataclass(frozen=True)
-class MemoryNeed:
-    """What a prediction takes, in bytes; parameters that are loaded already count 0."""
+class MemoryEstimate:
+    """Bytes by what they are for, in the order in which they are printed."""
 
-    results: int
-    """The `TopK` of all points."""
-    work: int
-    """The blocks under way, one a worker; does not grow with the number of points."""
-    parameters: int = 0
+    parts: Mapping[str, int]
+
+    def __getitem__(self, part: str) -> int:
+        return self.parts[part]
 
     @property
     def total(self) -> int:
-        return self.parameters + self.results + self.work
+        return sum(self.parts.values())
 
     def __str__(self) -> str:
-        parts = {"parameters": self.parameters, "results": self.results, "blocks under way": self.work}
-        return f"{_size(self.total)} ({', '.join(f'{_size(size)} {name}' for name, size in parts.items() if size)})"
+        parts = [f"{name} {binary_size(count)}" for name, count in self.parts.items()]
+        return f"{binary_size(self.total)} ({', '.join(parts)})"
 
     def require(self, what: str) -> None:
-        """Stop before the work begins where it could only end in a crash."""
+        """Raise an error that names `what` if more memory is needed than is free: better now than in the middle."""
         free = psutil.virtual_memory().available
-        if self.total > free:
-            raise XCBenchError(f"{what} needs {self}, but only {_size(free)} of memory are free")
+        if self.total <= free:
+            return
+        parts = [f"{_decimal_size(count)} {name}" for name, count in self.parts.items() if count]
+        raise XCBenchError(
+            f"{what} needs {_decimal_size(self.total)} ({', '.join(parts)}), "
+            f"but only {_decimal_size(free)} of memory are free"
+        )
 
 
-def _size(count: int) -> str:
-    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.1f} MB"
+def binary_size(count: int) -> str:
+    """Return a number of bytes in MiB or GiB."""
+    if count >= 2**30:
+        return f"{count / 2**30:.1f} GiB"
+    return f"{count / 2**20:.0f} MiB"
+
+
+def _decimal_size(count: int) -> str:
+    if count >= 1e9:
+        return f"{count / 1e9:.1f} GB"
+    return f"{count / 1e6:.1f} MB"

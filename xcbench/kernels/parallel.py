@@ -1,7 +1,8 @@
-"""Spreads a compiled loop over threads, by rows.
+"""Compiled loops, and how they are spread over threads.
 
-Our kernels are serial loops over rows [first, last) that release the GIL. Small work is done where it is asked for: to
-wake a thread takes longer than to pass over a few thousand numbers. No result depends on how rows are shared out.
+A kernel is a serial loop that releases the interpreter's lock, so that several run at once on different threads.
+All of them go through `map_threads`: the calling thread works too, helped by threads of a pool that stays alive between
+calls. Results never depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -10,53 +11,153 @@ import itertools
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache
-from typing import Any, TypeAlias, TypeVar
+from functools import cache, lru_cache
+from typing import Any, TypeVar
 
-import numpy as np
-import numpy.typing as npt
+import numba
 import torch
 from numba import njit
+from threadpoolctl import ThreadpoolController
 from torch import Tensor
 
-Floats: TypeAlias = npt.NDArray[np.float32]
-Doubles: TypeAlias = npt.NDArray[np.float64]
-Ints: TypeAlias = npt.NDArray[np.int32]
-Longs: TypeAlias = npt.NDArray[np.int64]
-
 Loop = TypeVar("Loop", bound=Callable[..., Any])
+Part = TypeVar("Part")
+Result = TypeVar("Result")
 
 SMALL = 1 << 16
-"""Up to so many elementary operations one thread is faster than two."""
+"""Up to so many elementary operations one thread is faster than two: waking a thread takes longer than the work."""
+
+MAX_ROWS = 1024
+"""Rows of a block of points: enough for BLAS at full speed, few enough for the cache."""
 
 
 def kernel(loop: Loop) -> Loop:
-    """Compile a loop so that it runs beside others and vectorises.
+    """Compile a loop so that it vectorises, and runs in parallel with others on different threads.
 
-    Sums may be reordered and fused; nan and inf keep their meaning; a division by zero gives one of them instead of
+    Sums may be reordered and fused. nan and inf keep their meaning. A division by zero gives one of them instead of
     an exception, whose mere possibility would keep a loop from being vectorised.
     """
-    fast = {"reassoc", "contract", "arcp", "nsz"}
-    return njit(cache=True, nogil=True, error_model="numpy", fastmath=fast)(loop)  # type: ignore[return-value]
+    compiler = njit(
+        cache=True,
+        nogil=True,
+        error_model="numpy",
+        fastmath={"reassoc", "contract", "arcp", "nsz"},
+    )
+    return compiler(loop)  # type: ignore[return-value]
 
 
-def share_rows(kernel: Callable[..., None], rows: int, work: int, *args: Any) -> None:
-    """kernel(first, last, *args) over all rows, by as many threads as torch has; `work` is the cost of them all."""
-    threads = torch.get_num_threads() if work > SMALL else 1
-    share_ranges(kernel, [k * rows // threads for k in range(threads + 1)], *args)
+def map_threads(
+    work: Callable[[Part], Result],
+    parts: Sequence[Part],
+    threads: int | None = None,
+) -> list[Result]:
+    """Return `work(part)` for all parts, in their order. Whichever thread is free takes the next part.
+
+    `threads` counts the calling thread; by default it is numba's number of threads. Calls may be nested: the calling
+    thread does all the work itself where no other is free.
+    """
+    if threads is None:
+        threads = numba.get_num_threads()
+    if min(threads, len(parts)) < 2:
+        return [work(part) for part in parts]
+
+    results: list[Any] = [None] * len(parts)
+    numbers = iter(range(len(parts)))  # shared by all threads; each takes its next part's number from here
+
+    def take_parts() -> None:
+        try:
+            for i in numbers:
+                results[i] = work(parts[i])
+        except BaseException:
+            for _ in numbers:  # leave nothing for the other threads: the call fails anyway
+                pass
+            raise
+
+    helpers = min(threads, len(parts)) - 1
+    _run_with_helpers(take_parts, helpers, threads)
+    return results
 
 
-def share_ranges(kernel: Callable[..., None], bounds: Sequence[int], *args: Any) -> None:
-    """The same with the ranges given: bounds[0] to bounds[1], and so on. Tensors are passed as arrays."""
-    arrays = [a.numpy() if isinstance(a, Tensor) else a for a in args]
-    own, *others = itertools.pairwise(bounds)
-    busy = [_pool(os.getpid(), len(others)).submit(kernel, *range_, *arrays) for range_ in others]
-    kernel(*own, *arrays)
-    for other in busy:
-        other.result()
+def _run_with_helpers(work: Callable[[], None], helpers: int, threads: int) -> None:
+    """Call `work` on this thread and on `helpers` others, wait for all of them, and raise what any of them raised."""
+    pool = _pool(os.getpid(), threads - 1)
+    tasks = [pool.submit(work) for _ in range(helpers)]
+    try:
+        work()
+    finally:
+        # A task that has not begun by now has nothing left to do. Waiting for it could block a nested call for ever.
+        started = [task for task in tasks if not task.cancel()]
+        for task in started:
+            task.exception()  # waits for its end
+    for task in started:
+        task.result()  # raises what it raised
 
 
-@lru_cache(maxsize=1)
+@lru_cache(maxsize=2)  # the numbers of threads that torch and numba have may differ
 def _pool(process: int, threads: int) -> ThreadPoolExecutor:
-    """One pool; a forked process, in which the threads of its parent do not run, gets its own."""
+    """Return this process's pool. A forked process needs its own, since its parent's threads do not run in it."""
     return ThreadPoolExecutor(threads, thread_name_prefix="xcbench-kernel")
+
+
+def split_range(count: int, size: int) -> list[tuple[int, int]]:
+    """Cut [0, count) into pieces of `size`, as pairs of start and stop."""
+    starts = range(0, count, size)
+    return [(start, min(start + size, count)) for start in starts]
+
+
+def in_blocks(count: int, size: int, work: Callable[[slice], None]) -> None:
+    """Call `work` with slices of [0, count) of `size` each, on all threads. BLAS keeps to one thread in each."""
+    blocks = [slice(start, stop) for start, stop in split_range(count, size)]
+    with _blas().limit(limits=1, user_api="blas"):
+        map_threads(work, blocks)
+
+
+def rows_in_block(points: int, workers: int) -> int:
+    """Return how many points a block has: at most `MAX_ROWS`, fewer where some of the workers would get none."""
+    rows_per_worker = -(-points // workers)
+    return max(1, min(MAX_ROWS, rows_per_worker))
+
+
+@cache
+def _blas() -> ThreadpoolController:
+    return ThreadpoolController()
+
+
+def share_rows(
+    kernel: Callable[..., None],
+    rows: int,
+    work: int,
+    *args: Any,
+) -> None:
+    """Call kernel(first, last, *args) for ranges that cover all rows, on as many threads as torch has.
+
+    `work` is the number of elementary operations in all; up to `SMALL` of them are done by the calling thread alone.
+    Tensors among `args` are passed as arrays.
+    """
+    threads = 1
+    if work > SMALL:
+        threads = torch.get_num_threads()
+    bounds = [k * rows // threads for k in range(threads + 1)]
+    share_ranges(kernel, bounds, *args)
+
+
+def share_ranges(
+    kernel: Callable[..., None],
+    bounds: Sequence[int],
+    *args: Any,
+) -> None:
+    """Do the same for given ranges, one per thread: bounds[0] to bounds[1], bounds[1] to bounds[2], and so on."""
+    arrays = [_as_array(argument) for argument in args]
+    ranges = list(itertools.pairwise(bounds))
+
+    def run(range_: tuple[int, int]) -> None:
+        kernel(*range_, *arrays)
+
+    map_threads(run, ranges, threads=len(ranges))
+
+
+def _as_array(argument: Any) -> Any:
+    """Return a tensor's memory as an array, and any other argument as it is."""
+    if isinstance(argument, Tensor):
+        return argument.numpy()
+    return argument

@@ -1,46 +1,66 @@
 """The k best of many scores, with one tie rule everywhere: of equal scores, the smaller id comes first.
 
-A score and its id travel as one 64-bit key whose order is the order of a `TopK`. So no tie is ever left to chance, and
-a partial sort of integers does all the work.
+A score and its id are packed into one 64-bit key. Keys are ordered as the entries of a `TopK` are, so that no tie is
+left to chance and a partial sort of integers does all the work.
 """
 
 import numpy as np
 import numpy.typing as npt
 from numba import njit
 
+from xcbench.kernels.arrays import Floats, Ints
+
 SIGN = np.uint32(0x80000000)
 LOW = np.uint32(0xFFFFFFFF)
 SHIFT = np.uint64(32)
+GREATER_THAN_ALL_KEYS = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 
 @njit(cache=True)
 def key_of(score: np.float32, label: int) -> np.uint64:
-    """The rank of (score, label) as an integer: greater is better."""
-    bits = np.uint32(np.float32(score + np.float32(0.0)).view(np.uint32))  # the sum makes -0.0 equal to 0.0
-    bits = np.uint32(~bits) if bits & SIGN else np.uint32(bits | SIGN)
-    key: np.uint64 = (np.uint64(bits) << SHIFT) | np.uint64(LOW - np.uint32(label))
+    """Pack a score and a label into one integer. A greater key is better."""
+    score = np.float32(score + np.float32(0.0))  # makes -0.0 equal to 0.0
+    bits = np.uint32(score.view(np.uint32))
+
+    # Floats are stored as sign and magnitude: flip them so that unsigned integers have the order of the scores.
+    if bits & SIGN:
+        bits = np.uint32(~bits)
+    else:
+        bits = np.uint32(bits | SIGN)
+
+    smaller_label_first = LOW - np.uint32(label)
+    key: np.uint64 = (np.uint64(bits) << SHIFT) | np.uint64(smaller_label_first)
     return key
 
 
 @njit(cache=True)
 def score_in(key: np.uint64) -> np.float32:
+    """Return the score of a key."""
     bits = np.uint32(key >> SHIFT)
-    bits = np.uint32(bits ^ SIGN) if bits & SIGN else np.uint32(~bits)
+    if bits & SIGN:
+        bits = np.uint32(bits ^ SIGN)
+    else:
+        bits = np.uint32(~bits)
     score: np.float32 = np.uint32(bits).view(np.float32)
     return score
 
 
 @njit(cache=True)
 def label_in(key: np.uint64) -> int:
-    label: int = np.int32(LOW - np.uint32(key & np.uint64(LOW)))
+    """Return the label of a key."""
+    low_bits = np.uint32(key & np.uint64(LOW))
+    label: int = np.int32(LOW - low_bits)
     return label
 
 
 @njit(cache=True)
 def largest_first(values: npt.NDArray[np.generic], count: int, k: int) -> None:
-    """Reorder values[:count] so that the k largest come first, in no particular order, the k-th of them at k - 1."""
-    low, high, target = 0, count - 1, k - 1
+    """Reorder values[:count] so that the k largest come first, in any order, except that the k-th is at k - 1."""
+    low = 0
+    high = count - 1
+    target = k - 1
     while low < high:
+        # The median of three values becomes the pivot.
         middle = (low + high) // 2
         if values[middle] > values[low]:
             values[middle], values[low] = values[low], values[middle]
@@ -49,7 +69,9 @@ def largest_first(values: npt.NDArray[np.generic], count: int, k: int) -> None:
         if values[high] > values[middle]:
             values[high], values[middle] = values[middle], values[high]
         pivot = values[middle]
-        left, right = low, high
+
+        left = low
+        right = high
         while left <= right:
             while values[left] > pivot:
                 left += 1
@@ -59,6 +81,7 @@ def largest_first(values: npt.NDArray[np.generic], count: int, k: int) -> None:
                 values[left], values[right] = values[right], values[left]
                 left += 1
                 right -= 1
+
         if target <= right:
             high = right
         elif target >= left:
@@ -69,14 +92,18 @@ def largest_first(values: npt.NDArray[np.generic], count: int, k: int) -> None:
 
 @njit(cache=True)
 def write_best(
-    keys: npt.NDArray[np.uint64], count: int, labels: npt.NDArray[np.int32], scores: npt.NDArray[np.float32]
+    keys: npt.NDArray[np.uint64],
+    count: int,
+    labels: Ints,
+    scores: Floats,
 ) -> None:
-    """Sort the best of keys[:count] into one row of a `TopK`; what is left of the row becomes padding."""
+    """Write the best of keys[:count] to one row of a `TopK`, best first. What is left of the row is padded."""
     k = len(labels)
     if count > k:
         largest_first(keys, count, k)
         count = k
     keys[:count].sort()
+
     for place in range(count):
         key = keys[count - 1 - place]
         labels[place] = label_in(key)
@@ -86,21 +113,30 @@ def write_best(
 
 
 @njit(cache=True)
-def keep_largest(values: npt.NDArray[np.float32], ids: npt.NDArray[np.int32], top: int, always: int) -> int:
-    """Move the `top` largest entries, and id `always` where it occurs, to the front; return how many they are."""
+def keep_largest(
+    values: Floats,
+    ids: Ints,
+    top: int,
+    always: int,
+) -> int:
+    """Move the `top` largest entries, and id `always` if it occurs, to the front. Return how many they are."""
     if values.size <= top:
         return values.size
+
     keys = np.empty(values.size, np.uint64)
     for i in range(values.size):
         keys[i] = key_of(values[i], ids[i])
-    last = np.uint64(0xFFFFFFFFFFFFFFFF)  # no key is so great
+
+    smallest_kept = GREATER_THAN_ALL_KEYS
     if top:
         unsorted = keys.copy()
         largest_first(unsorted, unsorted.size, top)
-        last = unsorted[top - 1]
-    kept = 0
+        smallest_kept = unsorted[top - 1]
+
+    count = 0
     for i in range(values.size):
-        if keys[i] >= last or ids[i] == always:
-            values[kept], ids[kept] = values[i], ids[i]
-            kept += 1
-    return kept
+        if keys[i] >= smallest_kept or ids[i] == always:
+            values[count] = values[i]
+            ids[count] = ids[i]
+            count += 1
+    return count

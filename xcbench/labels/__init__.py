@@ -1,7 +1,9 @@
 """What is derived from the label side of a dataset: label graphs, centroids and clusterings.
 
-Graphs are sparse L x L matrices of counts or weights; a clustering puts every label into exactly one cluster.
-The kernels are parallel and seeded per label, so no thread count changes a result. May import `data`.
+Graphs are sparse L x L matrices of counts or weights. A clustering puts every label into exactly one cluster. Kernels
+run on all threads and are seeded per label, so that the number of threads never changes a result.
+
+May import `data` and `kernels`.
 """
 
 from xcbench.labels.centroids import dense_centroids, sparse_centroids

@@ -1,4 +1,4 @@
-"""Balanced clusterings of labels: by what they mean (2-means trees), or by chance for comparison."""
+"""Balanced clusterings of labels: by their features (trees of 2-means), or at random for comparison."""
 
 import math
 
@@ -7,107 +7,197 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from xcbench.errors import InputError
-from xcbench.kernels.csr import Rows, rows_of
+from xcbench.kernels.arrays import Floats, Ints, Longs
+from xcbench.kernels.csr import CsrArrays, arrays_of
+from xcbench.kernels.parallel import map_threads
 from xcbench.kernels.random import seed_word
-from xcbench.kernels.threads import map_threads
 from xcbench.labels.partition import Clustering
-from xcbench.labels.two_means import DEEPEST, Features, grow, left_share
+from xcbench.labels.two_means import MAX_DEPTH, Features, left_share, split_node
 
-ENOUGH_TASKS = 64  # nodes side by side; from then on each is finished by one thread, in its cache
+ENOUGH_TASKS = 64
+"""From so many nodes on, each subtree is finished by one thread, in its cache."""
+
+MAX_DEFAULT_LEVELS = 17
 
 
 def cluster_count(L: int, K: int | None = None, factor: float = 1.0) -> int:
-    """K times a factor, but 1 to L. None: the power of two nearest to three labels a cluster, at most 2^17.
+    """Return a number of clusters between 1 and L.
 
-    That is what DECAF and ECLARE use for their data.
+    Parameters
+    ----------
+    L : how many labels there are.
+    K : how many clusters are wanted. None: the power of two nearest to L / 3, at most 2^17, as DECAF and ECLARE use
+        for their data.
+    factor : K is multiplied by this.
     """
-    K = int(2 ** min(17, max(0, round(math.log2(L / 3))))) if K is None else K
+    if K is None:
+        levels = round(math.log2(L / 3))
+        levels = min(MAX_DEFAULT_LEVELS, max(0, levels))
+        K = int(2**levels)
     return max(1, min(L, round(K * factor)))
 
 
 def balanced_clusters(
-    features: sp.csr_array | npt.NDArray[np.float32],
+    features: sp.csr_array | Floats,
     K: int,
     heads: npt.NDArray[np.bool_] | None = None,
     seed: int = 0,
     tolerance: float = 1e-4,
     iterations: int = 50,
 ) -> Clustering:
-    """Cut the rows (labels) into K clusters of equal size, give or take one, by a tree of spherical 2-means.
+    """Cut labels into K clusters of equal size, give or take one, by a tree of balanced spherical 2-means.
 
-    Labels marked in `heads` are clustered among themselves, into as many clusters as they need to be no larger than
-    the others; these come last and on top of the K. K is cut to the number of labels, and each is then its own
-    cluster. A split stops when the mean similarity grows by less than the tolerance, or after so many iterations.
+    Parameters
+    ----------
+    features : one sparse or dense row per label. Rows are scaled to unit length.
+    K : how many clusters. At most one per label is made.
+    heads : marks labels that are clustered apart from the others, into as many clusters as they need to be no larger
+        than the others. These clusters come last, in addition to the K.
+    seed : of the first centres of each split.
+    tolerance : a split stops when the mean similarity of rows to their centre grows by less than this.
+    iterations : how many iterations a split has at most.
     """
     L = features.shape[0]
-    if L == 0 or K < 1:
-        raise InputError(f"a clustering needs at least one label and one cluster, got {L} and {K}")
-    heads = np.zeros(L, np.bool_) if heads is None else heads
+    _check_counts(L, K)
+    if heads is None:
+        heads = np.zeros(L, np.bool_)
     if heads.shape != (L,):
         raise InputError(f"{L} labels need a mark each for being heads, got {heads.shape}")
-    groups = [np.flatnonzero(~heads), np.flatnonzero(heads)]
-    K = min(K, len(groups[0]) or L)
-    largest = -(-(len(groups[0]) or L) // K)
-    order = np.concatenate(groups).astype(np.int32)
-    sizes = np.array([len(group) for group in groups])
-    leaves = np.array([K, -(-sizes[1] // largest)])
-    sizes, leaves = sizes[sizes > 0], leaves[sizes > 0]
-    _grow_trees(_prepared(features), order, sizes, leaves, seed, tolerance, iterations)
+
+    head_ids = np.flatnonzero(heads)
+    other_ids = np.flatnonzero(~heads)
+    others = len(other_ids) or L  # if all labels are heads, they share the K clusters
+    K = min(K, others)
+    largest = _divide_up(others, K)
+
+    # The two trees: how many labels each has, and how many clusters (leaves) it is split into.
+    sizes = np.array([len(other_ids), len(head_ids)])
+    leaves = np.array([K, _divide_up(len(head_ids), largest)])
+    leaves = leaves[sizes > 0]
+    sizes = sizes[sizes > 0]
+
+    order = np.concatenate([other_ids, head_ids]).astype(np.int32)
+    _grow_trees(
+        _prepare(features),
+        order,
+        sizes,
+        leaves,
+        seed,
+        tolerance,
+        iterations,
+    )
     while leaves.max() > 1:
         sizes, leaves = _children(sizes, leaves)
+
+    clusters = len(sizes)
     cluster_of = np.empty(L, np.int32)
-    cluster_of[order] = np.repeat(np.arange(len(sizes)), sizes)
-    return Clustering.of(cluster_of, len(sizes))
+    cluster_of[order] = np.repeat(np.arange(clusters), sizes)
+    return Clustering.of(cluster_of, clusters)
 
 
 def random_clusters(L: int, K: int, seed: int = 0) -> Clustering:
-    """L labels dealt to K clusters at random, in equal numbers give or take one."""
+    """Deal labels to clusters at random, in equal numbers give or take one.
+
+    Parameters
+    ----------
+    L : how many labels there are.
+    K : how many clusters. At most one per label is made.
+    seed : of the random order.
+    """
+    _check_counts(L, K)
+    K = min(K, L)
+    rng = np.random.default_rng(seed)
+    cluster_of = rng.permutation(np.arange(L) % K)
+    return Clustering.of(cluster_of, K)
+
+
+def _check_counts(L: int, K: int) -> None:
     if L == 0 or K < 1:
         raise InputError(f"a clustering needs at least one label and one cluster, got {L} and {K}")
-    K = min(K, L)
-    return Clustering.of(np.random.default_rng(seed).permutation(np.arange(L) % K), K)
 
 
-def _prepared(features: sp.csr_array | npt.NDArray[np.float32]) -> Features:
+def _divide_up(number: int, divisor: int) -> int:
+    """Divide and round up."""
+    return -(-number // divisor)
+
+
+def _prepare(features: sp.csr_array | Floats) -> Features:
+    """Bring rows, sparse or dense, into the form that the kernels take."""
     L, width = features.shape
     if isinstance(features, np.ndarray):
         dense = np.ascontiguousarray(features, np.float32)
-        rows = Rows(np.zeros(L + 1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32))
+        rows = CsrArrays(
+            indptr=np.zeros(L + 1, np.int64),
+            indices=np.zeros(0, np.int32),
+            data=np.zeros(0, np.float32),
+        )
         squares = np.einsum("ij,ij->i", dense, dense, dtype=np.float64)
     else:
-        dense, rows = np.zeros((0, 0), np.float32), rows_of(features)
-        squares = sp.csr_array((rows.data**2, rows.indices, rows.indptr), (L, width)).sum(axis=1, dtype=np.float64)
-    if not np.isfinite(squares).all():
-        raise InputError(f"the features of label {np.flatnonzero(~np.isfinite(squares))[0]} are not finite")
-    scale = np.divide(1, np.sqrt(squares), out=np.zeros(L), where=squares > 0).astype(np.float32)
-    return Features(dense, rows.indptr, rows.indices.view(np.uint32), rows.data, width, scale)
+        dense = np.zeros((0, 0), np.float32)
+        rows = arrays_of(features)
+        arrays = (rows.data**2, rows.indices, rows.indptr)
+        squared = sp.csr_array(arrays, (L, width))
+        squares = squared.sum(axis=1, dtype=np.float64)
+
+    infinite = np.flatnonzero(~np.isfinite(squares))
+    if len(infinite):
+        raise InputError(f"the features of label {infinite[0]} are not finite")
+
+    lengths = np.sqrt(squares)
+    scale = np.divide(1, lengths, out=np.zeros(L), where=squares > 0)
+    return Features(
+        dense,
+        rows.indptr,
+        rows.indices.view(np.uint32),
+        rows.data,
+        width,
+        scale.astype(np.float32),
+    )
 
 
 def _grow_trees(
     features: Features,
-    order: npt.NDArray[np.int32],
-    sizes: npt.NDArray[np.int64],
-    leaves: npt.NDArray[np.int64],
+    order: Ints,
+    sizes: Longs,
+    leaves: Longs,
     seed: int,
     tolerance: float,
     iterations: int,
 ) -> None:
-    """Permute `order` so that each cluster is a run of it: level by level at first, then each subtree by itself."""
+    """Permute `order` so that each cluster is a run of it.
 
-    def split_all(sizes: npt.NDArray[np.int64], leaves: npt.NDArray[np.int64], levels: int) -> None:
-        nodes = list(zip(np.cumsum(sizes) - sizes, sizes, leaves, strict=True))
-        map_threads(lambda node: grow(features, order, *node, levels, seed_word(seed), tolerance, iterations), nodes)
+    First all nodes of a level are split side by side. When there are enough of them, each thread finishes subtrees.
+    """
+
+    def split_all(levels: int) -> None:
+        starts = np.cumsum(sizes) - sizes
+        nodes = list(zip(starts, sizes, leaves, strict=True))
+
+        def split(node: tuple[int, int, int]) -> None:
+            split_node(
+                features,
+                order,
+                *node,
+                levels,
+                seed_word(seed),
+                tolerance,
+                iterations,
+            )
+
+        map_threads(split, nodes)
 
     while len(sizes) < ENOUGH_TASKS and leaves.max() > 1:
-        split_all(sizes, leaves, 1)
+        split_all(1)
         sizes, leaves = _children(sizes, leaves)
-    split_all(sizes, leaves, DEEPEST)
+    split_all(MAX_DEPTH)
 
 
-def _children(
-    sizes: npt.NDArray[np.int64], leaves: npt.NDArray[np.int64]
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """The nodes one level further down, from left to right; a node with a single leaf stays as it is."""
-    left_n, left_k = left_share(sizes, leaves)
-    split = np.stack([left_n, sizes - left_n], axis=1).ravel(), np.stack([left_k, leaves - left_k], axis=1).ravel()
-    return split[0][split[1] > 0], split[1][split[1] > 0]
+def _children(sizes: Longs, leaves: Longs) -> tuple[Longs, Longs]:
+    """Return the nodes one level further down, from left to right. A node with a single leaf stays as it is."""
+    left_sizes, left_leaves = left_share(sizes, leaves)
+    right_sizes = sizes - left_sizes
+    right_leaves = leaves - left_leaves
+    new_sizes = np.stack([left_sizes, right_sizes], axis=1).ravel()
+    new_leaves = np.stack([left_leaves, right_leaves], axis=1).ravel()
+    is_node = new_leaves > 0
+    return new_sizes[is_node], new_leaves[is_node]

@@ -1,37 +1,61 @@
-"""How much a clustering knows: mutual information of labels and points, and what merging labels loses of it."""
+"""Mutual information of labels and points, and how much of it a clustering of the labels loses."""
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 
+from xcbench.kernels.arrays import Doubles
 from xcbench.labels.partition import Clustering
 
 
 def mutual_information(Y: sp.csr_array) -> float:
-    """I(labels; points) in bits, with p(l, i) = Y_il / sum Y; 0 for an empty matrix. Works for clusters as well."""
+    """Return I(labels; points) in bits, with p(l, i) = Y_il / sum Y; 0 for an empty matrix.
+
+    Parameters
+    ----------
+    Y : targets of labels (N x L) or of clusters (N x K).
+    """
     joint = Y.astype(np.float64)
     total = joint.sum()
     if total <= 0:
         return 0.0
-    of_points, of_labels = _entropy(joint.sum(axis=1) / total), _entropy(joint.sum(axis=0) / total)
-    return max(0.0, of_points + of_labels - _entropy(joint.data / total))
+    of_points = _entropy(joint.sum(axis=1) / total)
+    of_labels = _entropy(joint.sum(axis=0) / total)
+    of_pairs = _entropy(joint.data / total)
+    return max(0.0, of_points + of_labels - of_pairs)
 
 
 def loss_of_mutual_information(Y: sp.csr_array, clustering: Clustering) -> float:
-    """I(labels; points) - I(clusters; points) in bits: 0 if each label is its own cluster, all of it if there is one.
+    """Return I(labels; points) - I(clusters; points) in bits.
 
-    Divide by `mutual_information(Y)` for the share that is lost.
+    It is 0 if each label is its own cluster, and I(labels; points) if there is only one cluster.
+
+    Parameters
+    ----------
+    Y : targets (N x L).
+    clustering : which label is in which cluster.
     """
-    clusters = (Y.astype(np.float64) @ clustering.to_csr()).tocsr()
-    return max(0.0, mutual_information(Y) - mutual_information(clusters))
+    M = clustering.to_csr()
+    clusters = (Y.astype(np.float64) @ M).tocsr()
+    loss = mutual_information(Y) - mutual_information(clusters)
+    return max(0.0, loss)
 
 
 def information_lost(Y: sp.csr_array, clustering: Clustering) -> float:
-    """The same as a percentage of I(labels; points): ECLARE's Table 7. 0 where there is nothing to lose."""
+    """Return the same loss in percent of I(labels; points), as in ECLARE's Table 7. 0 if there is nothing to lose.
+
+    Parameters
+    ----------
+    Y : targets (N x L).
+    clustering : which label is in which cluster.
+    """
     whole = mutual_information(Y)
-    return 100 * loss_of_mutual_information(Y, clustering) / whole if whole else 0.0
+    if whole == 0:
+        return 0.0
+    loss = loss_of_mutual_information(Y, clustering)
+    return 100 * loss / whole
 
 
-def _entropy(probabilities: npt.NDArray[np.float64]) -> float:
+def _entropy(probabilities: Doubles) -> float:
     p = probabilities[probabilities > 0]
-    return float(-(p * np.log2(p)).sum())
+    bits = -(p * np.log2(p)).sum()
+    return float(bits)

@@ -1,4 +1,4 @@
-"""Clusters seen as labels of their own ("meta-labels"): what their targets and their text are."""
+"""Clusters as labels of their own ("meta-labels"): their targets and their text."""
 
 import numpy as np
 import scipy.sparse as sp
@@ -7,25 +7,49 @@ from xcbench.labels.partition import Clustering
 
 
 def meta_targets(Y: sp.csr_array, clustering: Clustering) -> sp.csr_array:
-    """[N, K]: a cluster is as true as the truest of its labels; for 0/1 targets, true where any of them is.
+    """Return the targets of clusters (N x K): the largest target among a cluster's labels.
 
-    A target that is not a number leaves it open whether the pair is true; a cluster stays open if it has no other.
+    Parameters
+    ----------
+    Y : targets of labels (N x L). A target of nan says that the pair is ignored in training; a cluster's target is
+        nan only if all of its labels' are.
+    clustering : which label is in which cluster.
     """
-    rows = np.repeat(np.arange(Y.shape[0], dtype=np.int64), np.diff(Y.indptr))
-    keys = rows * clustering.K + clustering.cluster_of[Y.indices]
+    N = Y.shape[0]
+    K = clustering.K
+    points = np.arange(N + 1, dtype=np.int64)
+    rows = np.repeat(points[:N], np.diff(Y.indptr))
+    keys = rows * K + clustering.cluster_of[Y.indices]
     order = np.argsort(keys, kind="stable")
-    keys, values = keys[order], Y.data[order]
-    first = np.flatnonzero(np.diff(keys, prepend=-1))
-    best = np.fmax.reduceat(values, first) if len(first) else values[:0]
-    indptr = np.searchsorted(keys[first], np.arange(Y.shape[0] + 1, dtype=np.int64) * clustering.K)
-    columns = (keys[first] % clustering.K).astype(np.int32)
-    return sp.csr_array((best, columns, indptr), shape=(Y.shape[0], clustering.K))
+    keys = keys[order]
+    values = Y.data[order]
+
+    # All entries of one point and one cluster are now a run with the same key.
+    run_starts = np.flatnonzero(np.diff(keys, prepend=-1))
+    run_keys = keys[run_starts]
+    maxima = values[:0]
+    if len(run_starts):
+        maxima = np.fmax.reduceat(values, run_starts)
+    indptr = np.searchsorted(run_keys, points * K)
+    columns = (run_keys % K).astype(np.int32)
+    return sp.csr_array((maxima, columns, indptr), shape=(N, K))
 
 
 def meta_text(Z: sp.csr_array, clustering: Clustering) -> sp.csr_array:
-    """[K, V]: u_m, the sum of the texts of a cluster's labels, with rows of unit length."""
-    U: sp.csr_array = (clustering.to_csr().T.tocsr() @ Z).tocsr()
+    """Return the text of clusters (K x V): u_m, the sum of the texts of a cluster's labels, scaled to unit length.
+
+    Parameters
+    ----------
+    Z : text of labels (L x V).
+    clustering : which label is in which cluster.
+    """
+    M = clustering.to_csr()
+    M_T = M.T.tocsr()
+    U: sp.csr_array = (M_T @ Z).tocsr()
     U.sort_indices()
-    lengths = np.sqrt(U.multiply(U).sum(axis=1))
-    U.data /= np.repeat(np.where(lengths > 0, lengths, 1), np.diff(U.indptr)).astype(np.float32)
+    squares = U.multiply(U).sum(axis=1)
+    lengths = np.sqrt(squares)
+    lengths = np.where(lengths > 0, lengths, 1)
+    entry_lengths = np.repeat(lengths, np.diff(U.indptr))
+    U.data /= entry_lengths.astype(np.float32)
     return U

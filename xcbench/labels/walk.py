@@ -1,4 +1,4 @@
-"""ECLARE's label graph: how often short random walks from one label meet another."""
+"""ECLARE's label graph: how often short random walks from one label visit another."""
 
 from typing import NamedTuple
 
@@ -9,35 +9,42 @@ from numba import njit
 
 from xcbench.data.matrices import pattern, unit_vectors
 from xcbench.errors import InputError
-from xcbench.kernels.csr import RowBlock, Rows, dot, pack, place_rows, rows_of
+from xcbench.kernels.arrays import Floats, Ints
+from xcbench.kernels.csr import CsrArrays, RowBlock, arrays_of, dot, pack_rows, write_rows
+from xcbench.kernels.parallel import map_threads, split_range
 from xcbench.kernels.random import STEP, scramble, seed_word, stream
 from xcbench.kernels.selection import keep_largest
-from xcbench.kernels.threads import map_threads, split_range
 
 LABELS_IN_A_BLOCK = 1 << 11
-ONE, TWO, HALF, LOW = np.uint64(1), np.uint64(2), np.uint64(32), np.uint64(0xFFFFFFFF)
+
+# Kernels must not mix signed and unsigned integers.
+ONE = np.uint64(1)
+TWO = np.uint64(2)
+HALF = np.uint64(32)
+LOW = np.uint64(0xFFFFFFFF)
+SPREAD = np.uint64(2654435769)  # Knuth's multiplicative hash: 2^32 / golden ratio
 
 
-class Books(NamedTuple):
-    """Who carries what, laid out so that a step of a walk touches few cache lines.
+class Adjacency(NamedTuple):
+    """Which label has which points and which point has which labels, so laid out that a step touches few cache lines.
 
-    A label's entry is its id, the number of its points, and where in the other book these stand; a point's entry is
-    the number of its labels, and where these stand. Unsigned, since numba then need not ask at each access whether
-    an index counts from the end.
+    A label's record is its id, the number of its points, and the offset of each point's record in `point_records`. A
+    point's record is the number of its labels, and the offset of each label's record in `label_records`. Offsets are
+    unsigned, since numba then need not check at each access whether an index counts from the end.
     """
 
-    of_labels: npt.NDArray[np.uint32]
-    of_points: npt.NDArray[np.uint32]
-    label_at: npt.NDArray[np.uint32]
+    label_records: npt.NDArray[np.uint32]
+    point_records: npt.NDArray[np.uint32]
+    label_offsets: npt.NDArray[np.uint32]  # where each label's record begins
 
 
 class Walk(NamedTuple):
-    """How to walk, in the form that the kernel needs."""
+    """The settings of a walk as the kernel takes them."""
 
     length: int
-    jump: np.uint64  # the share of 2^32 at which a step begins at home
+    restart: np.uint64  # the probability of a return to the first label, times 2^32
     seed: np.uint64
-    least_cosine: np.float32
+    min_cosine: np.float32
 
 
 def random_walk_graph(
@@ -47,162 +54,247 @@ def random_walk_graph(
     head_threshold: int | None = 500,
     top: int | None = 10,
     seed: int = 0,
-    label_vectors: npt.NDArray[np.float32] | None = None,
+    label_vectors: Floats | None = None,
     limit: float = 1.0,
 ) -> sp.csr_array:
-    """Visit counts (L x L) of a restarting walk label -> one of its points -> one of that point's labels.
+    """Return visit counts (L x L) of random walks, one from each label.
 
-    Labels with more than `head_threshold` points are taken out of Y before anyone walks; they, and labels without
-    points, keep a self loop of 1 and nothing else. With `label_vectors`, visits to labels at a cosine distance
-    above `limit` are forgotten. Then the `top` largest counts of a row stay (None: all), and always its diagonal:
-    the own count, or 1 where the walk never came home. Any nonzero entry of Y counts as one.
+    Each step goes from a label to one of its points, and on to one of that point's labels.
+
+    Parameters
+    ----------
+    Y : targets (N x L). Any nonzero entry counts as one.
+    walk_length : how many steps a walk has.
+    restart : the probability that a walk returns to its first label before a step.
+    head_threshold : labels with more points are removed from Y first. They, and labels without points, have a self
+        loop of 1 and no other edge. None: no threshold.
+    top : how many counts a row keeps, the largest ones; None keeps all. The diagonal always stays, and is 1 if the
+        walk never returned to its first label.
+    seed : of the walks.
+    label_vectors : one vector per label. With them, visits to distant labels are not counted.
+    limit : the greatest cosine distance, 1 - cos, from the first label of a visit that counts.
     """
     if walk_length < 1 or not 0 <= restart <= 1:
         raise InputError(
             f"a walk has at least 1 step and restarts with probability 0 to 1, got {walk_length}, {restart}"
         )
     L = Y.shape[1]
-    vectors = np.zeros((0, 0), np.float32) if label_vectors is None else unit_vectors(label_vectors)
-    if label_vectors is not None and len(vectors) != L:
-        raise InputError(f"a graph of {L} labels needs as many vectors, got {len(vectors)}")
-    books, labels = _books(*_walkable(Y, head_threshold))
-    walk = Walk(walk_length, np.uint64(restart * 2.0**32), seed_word(seed), np.float32(1 - limit))
-    most = walk_length + 1 if top is None else top
-    parts = split_range(len(labels), LABELS_IN_A_BLOCK)
-    walked = map_threads(lambda rows: _walk_rows(books, *rows, walk, vectors, most), parts)
-    return _in_label_order(walked, labels, L)
+    vectors = _unit_label_vectors(label_vectors, L)
+    if top is None:
+        top = walk_length + 1
+    walk = Walk(
+        length=walk_length,
+        restart=np.uint64(restart * 2.0**32),
+        seed=seed_word(seed),
+        min_cosine=np.float32(1 - limit),
+    )
+
+    connected, labels = _connected_labels(Y, head_threshold)
+    adjacency = _adjacency(connected, labels)
+
+    def walk_from(rows: tuple[int, int]) -> RowBlock:
+        return _walk_rows(adjacency, *rows, walk, vectors, top)
+
+    ranges = split_range(len(labels), LABELS_IN_A_BLOCK)
+    blocks = map_threads(walk_from, ranges)
+    return _stack_in_label_order(blocks, labels, L)
 
 
-def _walkable(Y: sp.csr_array, head_threshold: int | None) -> tuple[sp.csr_array, npt.NDArray[np.int32]]:
-    """Y without head labels, empty columns and empty rows, and the label ids of its columns.
+def _unit_label_vectors(label_vectors: Floats | None, L: int) -> Floats:
+    """Scale vectors to unit length. A matrix without columns tells the kernel that there are none."""
+    if label_vectors is None:
+        return np.zeros((0, 0), np.float32)
+    if len(label_vectors) != L:
+        raise InputError(f"a graph of {L} labels needs as many vectors, got {len(label_vectors)}")
+    return unit_vectors(label_vectors)
 
-    Points are sorted by the rarest of their labels, labels by the first of their points: what shares points lies
-    together, a walk stays within the cache, and the cost of a step hardly depends on L.
+
+def _connected_labels(Y: sp.csr_array, head_threshold: int | None) -> tuple[sp.csr_array, Ints]:
+    """Return Y without head labels, empty columns and empty rows, and the label ids of its columns.
+
+    Points are sorted by the rarest of their labels, labels by the first of their points. So labels that share points
+    are close to each other, a walk stays within the cache, and the cost of a step hardly depends on L.
     """
     Y = pattern(Y)
     frequency = np.bincount(Y.indices, minlength=Y.shape[1])
-    labels = np.flatnonzero((frequency > 0) & (frequency <= (Y.shape[0] if head_threshold is None else head_threshold)))
+    if head_threshold is None:
+        head_threshold = Y.shape[0]
+    is_connected = (frequency > 0) & (frequency <= head_threshold)
+    labels = np.flatnonzero(is_connected)
+    rarest_first = np.argsort(frequency[labels], kind="stable")
     rarity = np.empty(len(labels), np.int32)
-    rarity[np.argsort(frequency[labels], kind="stable")] = np.arange(len(labels))
+    rarity[rarest_first] = np.arange(len(labels))
+
     Y = Y[:, labels]
     points = np.flatnonzero(np.diff(Y.indptr))
     if len(points):
-        rarest = np.minimum.reduceat(rarity[Y.indices], Y.indptr[points])
-        Y = Y[points[np.argsort(rarest, kind="stable")]]
+        starts = Y.indptr[points]
+        rarest = np.minimum.reduceat(rarity[Y.indices], starts)
+        order = np.argsort(rarest, kind="stable")
+        Y = Y[points[order]]
+
     T = Y.T.tocsr()
-    order = np.argsort(T.indices[T.indptr[:-1]], kind="stable")
+    first_points = T.indices[T.indptr[:-1]]
+    order = np.argsort(first_points, kind="stable")
     return Y[:, order], labels[order].astype(np.int32)
 
 
-def _books(Y: sp.csr_array, labels: npt.NDArray[np.int32]) -> tuple[Books, npt.NDArray[np.int32]]:
-    if Y.nnz + 2 * len(labels) + Y.shape[0] >= 2**32:
+def _adjacency(Y: sp.csr_array, labels: Ints) -> Adjacency:
+    points = Y.shape[0]
+    if Y.nnz + 2 * len(labels) + points >= 2**32:
         raise InputError(f"a walk goes over at most 2^32 targets, got {Y.nnz:,}")
     T = Y.T.tocsr()
-    label_at = (T.indptr[:-1] + 2 * np.arange(T.shape[0])).astype(np.uint32)
-    point_at = (Y.indptr[:-1] + np.arange(Y.shape[0])).astype(np.uint32)
-    of_labels, of_points = np.empty(Y.nnz + 2 * T.shape[0], np.uint32), np.empty(Y.nnz + Y.shape[0], np.uint32)
-    of_labels[label_at] = labels
-    _write_lists(rows_of(T), label_at + np.uint32(1), point_at, of_labels)
-    _write_lists(rows_of(Y), point_at, label_at, of_points)
-    return Books(of_labels, of_points, label_at), labels
+
+    # A label's record has two numbers before its list of points, a point's record one before its list of labels.
+    extra_in_labels = 2 * np.arange(len(labels))
+    extra_in_points = np.arange(points)
+    label_offsets = (T.indptr[:-1] + extra_in_labels).astype(np.uint32)
+    point_offsets = (Y.indptr[:-1] + extra_in_points).astype(np.uint32)
+
+    label_records = np.empty(Y.nnz + 2 * len(labels), np.uint32)
+    label_records[label_offsets] = labels
+    behind_id = label_offsets + np.uint32(1)
+    _write_records(arrays_of(T), behind_id, point_offsets, label_records)
+
+    point_records = np.empty(Y.nnz + points, np.uint32)
+    _write_records(arrays_of(Y), point_offsets, label_offsets, point_records)
+    return Adjacency(label_records, point_records, label_offsets)
 
 
 @njit(cache=True)
-def _write_lists(
-    lists: Rows, at: npt.NDArray[np.uint32], entry_at: npt.NDArray[np.uint32], book: npt.NDArray[np.uint32]
+def _write_records(
+    matrix: CsrArrays,
+    offsets: npt.NDArray[np.uint32],
+    column_offsets: npt.NDArray[np.uint32],
+    records: npt.NDArray[np.uint32],
 ) -> None:
-    """At each place the length of a list, then the places of its entries."""
-    for row in range(at.size):
-        start, end = lists.indptr[row], lists.indptr[row + 1]
-        book[at[row]] = end - start
+    """Write for each row of the matrix, at its offset, how many columns it has and the offsets of these."""
+    for row in range(offsets.size):
+        start = matrix.indptr[row]
+        end = matrix.indptr[row + 1]
+        records[offsets[row]] = end - start
         for i in range(start, end):
-            book[at[row] + 1 + i - start] = entry_at[lists.indices[i]]
+            column = matrix.indices[i]
+            records[offsets[row] + 1 + i - start] = column_offsets[column]
 
 
-def _in_label_order(walked: list[RowBlock], labels: npt.NDArray[np.int32], L: int) -> sp.csr_array:
-    """All labels in their order: the rows of those that walked, a self loop of 1 for the others."""
+def _stack_in_label_order(blocks: list[RowBlock], labels: Ints, L: int) -> sp.csr_array:
+    """Put the rows of `labels` together in the order of their ids. All other labels get a self loop of 1."""
+    block_sizes = [block[0] for block in blocks]
     sizes = np.ones(L, np.int64)
-    sizes[labels] = np.concatenate([sizes[:0], *(block[0] for block in walked)])
-    indptr = np.concatenate(([0], np.cumsum(sizes)))
-    ids, counts = np.repeat(np.arange(L, dtype=np.int32), sizes), np.ones(indptr[-1], np.float32)
-    for (start, stop), block in zip(split_range(len(labels), LABELS_IN_A_BLOCK), walked, strict=True):
-        place_rows(block, indptr[labels[start:stop]], ids, counts)
+    sizes[labels] = np.concatenate([sizes[:0], *block_sizes])
+    ends = np.cumsum(sizes)
+    indptr = np.concatenate(([0], ends))
+
+    ids = np.repeat(np.arange(L, dtype=np.int32), sizes)
+    counts = np.ones(indptr[-1], np.float32)
+    ranges = split_range(len(labels), LABELS_IN_A_BLOCK)
+    for (start, stop), block in zip(ranges, blocks, strict=True):
+        row_starts = indptr[labels[start:stop]]
+        write_rows(block, row_starts, ids, counts)
+
     graph = sp.csr_array((counts, ids, indptr), shape=(L, L))
     graph.sort_indices()
     return graph
 
 
 @njit(cache=True, nogil=True)
-def _walk_rows(books: Books, start: int, stop: int, walk: Walk, vectors: npt.NDArray[np.float32], top: int) -> RowBlock:
-    slots = 1
-    while slots < 2 * walk.length:
-        slots *= 2
-    path, table = np.empty(walk.length, np.uint32), np.zeros(slots, np.uint32)
-    visited, visits = np.empty(walk.length + 1, np.uint32), np.empty(walk.length + 1, np.float32)
-    names = visited.view(np.int32)
-    room = min(top, walk.length) + 1
+def _walk_rows(
+    adjacency: Adjacency,
+    start: int,
+    stop: int,
+    walk: Walk,
+    vectors: Floats,
+    top: int,
+) -> RowBlock:
+    table_size = 1
+    while table_size < 2 * walk.length:
+        table_size *= 2
+    table = np.zeros(table_size, np.uint32)
+    path = np.empty(walk.length, np.uint32)
+    visited = np.empty(walk.length + 1, np.uint32)  # offsets of labels, which then become their ids
+    visited_ids = visited.view(np.int32)
+    visits = np.empty(walk.length + 1, np.float32)
+
+    capacity = min(top, walk.length) + 1
     sizes = np.empty(stop - start, np.int64)
-    ids, counts = np.empty(sizes.size * room, np.int32), np.empty(sizes.size * room, np.float32)
+    ids = np.empty(sizes.size * capacity, np.int32)
+    counts = np.empty(sizes.size * capacity, np.float32)
     for row in range(sizes.size):
-        home = books.label_at[start + row]
-        _follow(books.of_labels, books.of_points, home, walk, path)
-        n = _tally(path, home, table, visited, visits)
+        home = adjacency.label_offsets[start + row]
+        _walk(adjacency.label_records, adjacency.point_records, home, walk, path)
+        n = _count_visits(path, home, table, visited, visits)
         for i in range(n):
-            names[i] = books.of_labels[visited[i]]
-        n = _forget_distant(vectors, walk.least_cosine, names, visits, n)
-        n = keep_largest(visits[:n], names[:n], top, np.int32(books.of_labels[home]))
-        ids[row * room : row * room + n] = names[:n]
-        counts[row * room : row * room + n] = visits[:n]
+            visited_ids[i] = adjacency.label_records[visited[i]]
+        n = _drop_distant(vectors, walk.min_cosine, visited_ids, visits, n)
+        home_id = np.int32(adjacency.label_records[home])
+        n = keep_largest(visits[:n], visited_ids[:n], top, home_id)
+
+        first = row * capacity
+        ids[first : first + n] = visited_ids[:n]
+        counts[first : first + n] = visits[:n]
         sizes[row] = n
-    return pack(room * np.arange(sizes.size), sizes, ids, counts)
+    row_starts = capacity * np.arange(sizes.size)
+    return pack_rows(row_starts, sizes, ids, counts)
 
 
 @njit(cache=True)
-def _follow(
-    of_labels: npt.NDArray[np.uint32],
-    of_points: npt.NDArray[np.uint32],
+def _walk(
+    label_records: npt.NDArray[np.uint32],
+    point_records: npt.NDArray[np.uint32],
     home: np.uint32,
     walk: Walk,
     path: npt.NDArray[np.uint32],
 ) -> None:
-    """Walk from `home`, noting the label reached at each step; before a step the walk jumps back home at random."""
-    words = stream(walk.seed, of_labels[home])
-    home_at = label = np.uint64(home)
+    """Walk from the label whose record is at `home`, and write the label reached at each step to `path`.
+
+    Each step takes two random words: one chooses the point (high half) and the label (low half), the other decides
+    whether the walk returns home first.
+    """
+    words = stream(walk.seed, label_records[home])
+    home_label = np.uint64(home)
+    label = home_label
     for step in range(path.size):
         word = scramble(words)
+        high = word >> HALF
         # Two branches, not one address: the processor then starts on a step from home before the last one has ended.
-        if scramble(words + STEP) >> HALF < walk.jump:
-            point = of_labels[home_at + TWO + ((word >> HALF) * of_labels[home_at + ONE] >> HALF)]
+        if scramble(words + STEP) >> HALF < walk.restart:
+            point = label_records[home_label + TWO + (high * label_records[home_label + ONE] >> HALF)]
         else:
-            point = of_labels[label + TWO + ((word >> HALF) * of_labels[label + ONE] >> HALF)]
+            point = label_records[label + TWO + (high * label_records[label + ONE] >> HALF)]
         words += STEP + STEP
-        label = np.uint64(of_points[point + ONE + ((word & LOW) * of_points[point] >> HALF)])
+        label = np.uint64(point_records[point + ONE + ((word & LOW) * point_records[point] >> HALF)])
         path[step] = label
 
 
 @njit(cache=True)
-def _tally(
+def _count_visits(
     path: npt.NDArray[np.uint32],
     home: np.uint32,
     table: npt.NDArray[np.uint32],
     visited: npt.NDArray[np.uint32],
-    visits: npt.NDArray[np.float32],
+    visits: Floats,
 ) -> int:
-    """Count the labels of a path by hashing (`table` is 0 before and after); home comes first, with at least 1."""
+    """Count the labels of a path, and return how many there are. Home comes first, with a count of at least 1.
+
+    `table` is a hash table of places in `visited`. It is all 0 before and after; home, at place 0, is not in it.
+    """
     mask = np.uint64(table.size - 1)
-    visited[0], visits[0] = home, 0
+    visited[0] = home
+    visits[0] = 0
     n = 1
     for step in range(path.size):
         label = path[step]
         if label == home:
             visits[0] += np.float32(1)
             continue
-        slot = (np.uint64(label) * np.uint64(2654435769)) >> np.uint64(8) & mask
+        slot = (np.uint64(label) * SPREAD) >> np.uint64(8) & mask
         while table[slot] != 0 and visited[table[slot]] != label:
             slot = (slot + ONE) & mask
         if table[slot] == 0:
             table[slot] = n
-            visited[n], visits[n] = label, 0
+            visited[n] = label
+            visits[n] = 0
             n += 1
         visits[table[slot]] += np.float32(1)
     visits[0] = max(visits[0], np.float32(1))
@@ -211,19 +303,21 @@ def _tally(
 
 
 @njit(cache=True)
-def _forget_distant(
-    vectors: npt.NDArray[np.float32],
-    least_cosine: np.float32,
-    visited: npt.NDArray[np.int32],
-    visits: npt.NDArray[np.float32],
+def _drop_distant(
+    vectors: Floats,
+    min_cosine: np.float32,
+    visited: Ints,
+    visits: Floats,
     n: int,
 ) -> int:
-    """Drop visits to labels whose cosine with home is below the least; home, the first entry, stays."""
+    """Drop labels whose cosine with the first one is below `min_cosine`, and return how many are left."""
     if vectors.shape[1] == 0:
         return n
-    kept = 1
+    count = 1
     for i in range(1, n):
-        if dot(vectors[visited[0]], vectors[visited[i]]) >= least_cosine:
-            visited[kept], visits[kept] = visited[i], visits[i]
-            kept += 1
-    return kept
+        cosine = dot(vectors[visited[0]], vectors[visited[i]])
+        if cosine >= min_cosine:
+            visited[count] = visited[i]
+            visits[count] = visits[i]
+            count += 1
+    return count

@@ -1,7 +1,7 @@
-"""torch parts that methods are made of: token and label tables, embedding blocks, attention, losses, Adam.
+"""Building blocks of methods in torch: token and label tables, embedding blocks, attention, losses, and Adam.
 
-Imports nothing of ours but `errors`, `files` and `threads`. Every operation has two forms that compute the same: our
-own kernels where the tensors are float32 in the memory of the CPU, plain torch elsewhere.
+May import `kernels` and the ground (`errors`, `files`, `threads`). Every operation has two forms that compute the same:
+compiled kernels for float32 tensors in CPU memory, and plain torch for all others.
 """
 
 from xcbench.nn.adam import Adam

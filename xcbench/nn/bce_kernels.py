@@ -7,7 +7,8 @@ from numba import njit
 from numba.core import types
 from numba.extending import intrinsic
 
-from xcbench.kernels.parallel import Doubles, Floats, Ints, Longs, kernel
+from xcbench.kernels.arrays import Doubles, Floats, Ints, Longs
+from xcbench.kernels.parallel import kernel
 
 
 def _bitcast(typing_context: Any, bits: Any) -> tuple[Any, Any]:
@@ -22,23 +23,28 @@ _float_of_bits: Any = intrinsic(_bitcast)
 
 @njit(inline="always")
 def sigmoid_and_softplus(s: np.float32) -> tuple[np.float32, np.float32]:
-    """Both to about 1e-6, from one exponential.
+    """Return both to about 1e-6, from one exponential.
 
-    The library's exp would keep the loop from being vectorised; this one is e^-|s| = 2^-k e^f with |f| < 0.35.
+    A loop that calls the library's exp is not vectorised, so e^-|s| is computed here as 2^-k e^f with |f| < 0.35.
     """
     a = min(abs(s), np.float32(87.0))
     k = np.int32(a * np.float32(1.4426950408889634) + np.float32(0.5))
     # ln 2 in two parts, the first short enough for k times it to be exact
     f = (np.float32(k) * np.float32(0.693359375) - a) + np.float32(k) * np.float32(-2.1219444e-4)
+
+    # the Taylor polynomial of e^f
     p = np.float32(1 / 120) + f * np.float32(1 / 720)
     p = np.float32(1 / 6) + f * (np.float32(1 / 24) + f * p)
     p = np.float32(1) + f * (np.float32(1) + f * (np.float32(0.5) + f * p))
     e = p * _float_of_bits(np.int32((np.int32(127) - k) << np.int32(23)))
     inverse = np.float32(1) / (np.float32(1) + e)
-    z = e / (np.float32(2) + e)  # log(1 + e) = 2 artanh z, with z at most 1/3
+
+    # log(1 + e) = 2 artanh z, with z at most 1/3
+    z = e / (np.float32(2) + e)
     q = z * z
     log1p = np.float32(1 / 7) + q * (np.float32(1 / 9) + q * np.float32(1 / 11))
     log1p = np.float32(2) * z * (np.float32(1) + q * (np.float32(1 / 3) + q * (np.float32(1 / 5) + q * log1p)))
+
     sigmoid = inverse if s >= 0 else e * inverse
     # s - s is 0, or nan where s is nan or infinite: the clamp above must not hide those
     return sigmoid + (s - s), max(s, np.float32(0)) + log1p + (s - s)
@@ -46,25 +52,36 @@ def sigmoid_and_softplus(s: np.float32) -> tuple[np.float32, np.float32]:
 
 @kernel
 def bce_of_all(
-    begin: int, end: int, s: Floats, first: int, starts: Longs, columns: Ints, values: Floats, scale: np.float32,
+    begin: int,
+    end: int,
+    s: Floats,
+    first: int,
+    indptr: Longs,
+    columns: Ints,
+    values: Floats,
+    scale: np.float32,
     losses: Doubles,
-) -> None:  # fmt: skip
-    """Replace scores of labels [first, first + width) by scaled gradients; add each point's loss to its place.
+) -> None:
+    """Replace the scores of labels [first, first + width) by scaled gradients, and add each point's loss to losses.
 
-    A pair whose target is not a number is open: it has no loss.
+    A pair whose target is nan is ignored: it has no loss.
     """
     for i in range(begin, end):
-        row, loss = s[i], np.float64(0)
-        for e in range(starts[i], starts[i + 1]):
+        row = s[i]
+        loss = np.float64(0)
+        for e in range(indptr[i], indptr[i + 1]):
             if first <= columns[e] < first + s.shape[1]:
-                score, y = row[columns[e] - first], np.float64(values[e])
+                score = row[columns[e] - first]
+                y = np.float64(values[e])
                 loss -= np.float64(sigmoid_and_softplus(score)[1]) if np.isnan(y) else y * score
+
         total = np.float32(0)
         for j in range(s.shape[1]):
             sigmoid, softplus = sigmoid_and_softplus(row[j])
             row[j] = sigmoid * scale
             total += softplus
-        for e in range(starts[i], starts[i + 1]):
+
+        for e in range(indptr[i], indptr[i + 1]):
             if first <= columns[e] < first + s.shape[1]:
                 column = columns[e] - first
                 row[column] = np.float32(0) if np.isnan(values[e]) else row[column] - values[e] * scale
@@ -72,29 +89,43 @@ def bce_of_all(
 
 
 @kernel
-def bce_of_listed(
-    begin: int, end: int, s: Floats, first: int, starts: Longs, columns: Ints, values: Floats, scale: np.float32,
+def bce_of_candidates(
+    begin: int,
+    end: int,
+    s: Floats,
+    first: int,
+    indptr: Longs,
+    columns: Ints,
+    values: Floats,
+    scale: np.float32,
     losses: Doubles,
-) -> None:  # fmt: skip
-    """As `bce_of_all`, but only listed pairs count: all other scores are replaced by 0.
+) -> None:
+    """Do the same for each point's candidates only. All other scores are replaced by 0.
 
-    Scores are gathered and gradients put back in loops of their own, so that the one between them is vectorised.
+    Scores are gathered and gradients are put back in loops of their own, so that the loop between them is vectorised.
     """
-    longest = np.max(starts[1:] - starts[:-1])
-    place, score, y = np.empty(longest, np.uint32), np.empty(longest, np.float32), np.empty(longest, np.float32)
+    longest = np.max(indptr[1:] - indptr[:-1])
+    place = np.empty(longest, np.uint32)
+    score = np.empty(longest, np.float32)
+    y = np.empty(longest, np.float32)
     for i in range(begin, end):
-        row, count = s[i], np.uint64(0)
-        for e in range(starts[i], starts[i + 1]):
+        row = s[i]
+        count = np.uint64(0)
+        for e in range(indptr[i], indptr[i + 1]):
             column = np.int64(columns[e]) - first
             inside = 0 <= column < s.shape[1]
             place[count] = np.uint32(column if inside else 0)
-            score[count], y[count] = row[place[count]], values[e]
-            count += np.uint64(inside)  # kept or written over: a branch here would be mispredicted half of the time
+            score[count] = row[place[count]]
+            y[count] = values[e]
+            # Without a branch, which would be mispredicted half of the time: what is outside is overwritten next.
+            count += np.uint64(inside)
+
         total = np.float32(0)
         for e in range(count):
             sigmoid, softplus = sigmoid_and_softplus(score[e])
             total += softplus - y[e] * score[e]
             score[e] = (sigmoid - y[e]) * scale
+
         row[:] = np.float32(0)
         for e in range(count):
             row[place[e]] = score[e]
@@ -103,21 +134,39 @@ def bce_of_listed(
 
 @kernel
 def bce_of_pairs(
-    begin: int, end: int, x: Floats, T: Floats, x2: Floats, T2: Floats, bias: Floats, starts: Longs, columns: Ints,
-    values: Floats, scale: np.float32, losses: Doubles, gradients: Floats, dx: Floats, dx2: Floats,
-) -> None:  # fmt: skip
-    """Score the listed pairs one by one; a label's row is read once for its score and for the point's gradient."""
+    begin: int,
+    end: int,
+    x: Floats,
+    T: Floats,
+    x2: Floats,
+    T2: Floats,
+    bias: Floats,
+    indptr: Longs,
+    columns: Ints,
+    values: Floats,
+    scale: np.float32,
+    losses: Doubles,
+    gradients: Floats,
+    dx: Floats,
+    dx2: Floats,
+) -> None:
+    """Score the candidates of each point one by one, by <x, T> + <x2, T2> + bias.
+
+    A label's row is read once for its score and for the point's gradient. `bias` may be empty.
+    """
     for i in range(begin, end):
         dx[i] = np.float32(0)
         dx2[i] = np.float32(0)
         loss = np.float64(0)
-        for e in range(starts[i], starts[i + 1]):
-            label, label2 = T[columns[e]], T2[columns[e]]
+        for e in range(indptr[i], indptr[i + 1]):
+            label = T[columns[e]]
+            label2 = T2[columns[e]]
             score = bias[columns[e]] if len(bias) else np.float32(0)
             for j in range(x.shape[1]):
                 score += x[i, j] * label[j]
             for j in range(x2.shape[1]):
                 score += x2[i, j] * label2[j]
+
             sigmoid, softplus = sigmoid_and_softplus(score)
             loss += np.float64(softplus - values[e] * score)
             g = (sigmoid - values[e]) * scale
@@ -131,17 +180,28 @@ def bce_of_pairs(
 
 @kernel
 def gradients_of_labels(
-    begin: int, end: int, labels: Ints, starts: Longs, rows: Ints, entries: Longs, gradients: Floats, x: Floats,
-    x2: Floats, dT: Floats, dT2: Floats, dbias: Floats,
-) -> None:  # fmt: skip
-    """dT[u] = sum of g_iu x_i over the points i that list u; likewise dT2 and dbias."""
+    begin: int,
+    end: int,
+    labels: Ints,
+    indptr: Longs,
+    rows: Ints,
+    entries: Longs,
+    gradients: Floats,
+    x: Floats,
+    x2: Floats,
+    dT: Floats,
+    dT2: Floats,
+    dbias: Floats,
+) -> None:
+    """dT[u] = sum of g_iu x_i over the points i of which u is a candidate; likewise dT2 and dbias."""
     for k in range(begin, end):
         u = labels[k]
         dT[u] = np.float32(0)
         dT2[u] = np.float32(0)
         total = np.float32(0)
-        for e in range(starts[k], starts[k + 1]):
-            g, i = gradients[entries[e]], rows[e]
+        for e in range(indptr[k], indptr[k + 1]):
+            g = gradients[entries[e]]
+            i = rows[e]
             total += g
             for j in range(x.shape[1]):
                 dT[u, j] += g * x[i, j]

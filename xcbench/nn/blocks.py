@@ -1,6 +1,7 @@
-"""The embedding blocks of DECAF, ECLARE and Astec, and what DECAF does with the two halves of a classifier.
+"""The embedding blocks of DECAF and ECLARE, the layers of its graph ablations, and DECAF's sum of two classifiers.
 
-All maps start as the identity, so that a new block begins with the embeddings it is given.
+All maps start as the identity, so a new block starts close to the embeddings that it is given. `(.)` is the
+element-wise product, and drop(...) is dropout.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-from xcbench.kernels.sparse_rows import SparseRows
+from xcbench.kernels.csr import SparseRows
 from xcbench.nn.dropout import first_point, relu_dropout
 from xcbench.nn.embeddings import TokenEmbeddings
 from xcbench.nn.residual import Factored, relu_residual
@@ -17,7 +18,17 @@ from xcbench.nn.spectral import SpectralWeight
 
 
 class GatedBlock(nn.Module):
-    """DECAF's embedding block: sigmoid(a) (.) [R drop(ReLU(r0)) + b] + sigmoid(c) (.) r0, with R spectrally normed."""
+    """DECAF's embedding block: sigmoid(a) (.) [R drop(ReLU(r0)) + b] + sigmoid(c) (.) r0.
+
+    R is divided by its largest singular value; a, b and c have one number per dimension.
+
+    Parameters
+    ----------
+    dim
+        D, the length of a vector.
+    dropout
+        The dropout rate.
+    """
 
     def __init__(self, dim: int, dropout: float) -> None:
         super().__init__()
@@ -28,24 +39,42 @@ class GatedBlock(nn.Module):
         self.dropout = dropout
 
     def forward(self, r0: Tensor, first_row: int = 0) -> Tensor:
+        """Return the block's output. `first_row` is the number of r0's first row within the dropout mask."""
         return self.factored(r0, first_row).full()
 
     def factored(
-        self, r0: Tensor, first_row: int = 0, gate: Tensor | None = None, plus: tuple[Tensor, Tensor] | tuple[()] = ()
+        self,
+        r0: Tensor,
+        first_row: int = 0,
+        gate: Tensor | None = None,
+        plus: tuple[Tensor, Tensor] | tuple[()] = (),
     ) -> Factored:
-        """gate (.) block(r0), and + g (.) z where `plus` is (g, z), without multiplying R out."""
-        return relu_residual(r0, *self.folded(gate), self.dropout, self.training, first_row, plus)
+        """Return gate (.) block(r0), plus g (.) z where `plus` is (g, z), without multiplying R out."""
+        W, b, skip = self.folded(gate)
+        return relu_residual(r0, W, b, skip, self.dropout, self.training, first_row, plus)
 
     def folded(self, gate: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
-        """W, b and skip with (gate (.)) block(r0) = W drop(ReLU(r0)) + b + skip (.) r0."""
-        a, c = torch.sigmoid(self.a), torch.sigmoid(self.c)
+        """Return W, b and skip such that (gate (.)) block(r0) = W drop(ReLU(r0)) + b + skip (.) r0."""
+        a = torch.sigmoid(self.a)
+        c = torch.sigmoid(self.c)
         if gate is not None:
-            a, c = gate * a, gate * c
+            a = gate * a
+            c = gate * c
         return self.R(a), a * self.bias, c
 
 
 class ResidualBlock(nn.Module):
-    """ECLARE's embedding block: r0 + lambda (R drop(ReLU(r0)) + b), with R spectrally normed and a scalar lambda."""
+    """ECLARE's embedding block: r0 + lambda (R drop(ReLU(r0)) + b).
+
+    R is divided by its largest singular value, and lambda is a scalar.
+
+    Parameters
+    ----------
+    dim
+        D, the length of a vector.
+    dropout
+        The dropout rate.
+    """
 
     ones: Tensor
 
@@ -58,15 +87,18 @@ class ResidualBlock(nn.Module):
         self.dropout = dropout
 
     def forward(self, r0: Tensor, first_row: int = 0) -> Tensor:
-        return relu_residual(r0, *self.folded(), self.dropout, self.training, first_row).full()
+        """Return the block's output. `first_row` is the number of r0's first row within the dropout mask."""
+        W, b, skip = self.folded()
+        return relu_residual(r0, W, b, skip, self.dropout, self.training, first_row).full()
 
     def folded(self) -> tuple[Tensor, Tensor, Tensor]:
-        """W, b and skip with block(r0) = W drop(ReLU(r0)) + b + skip (.) r0."""
-        return self.R(self.lam.expand(len(self.bias))), self.lam * self.bias, self.ones
+        """Return W, b and skip such that block(r0) = W drop(ReLU(r0)) + b + skip (.) r0."""
+        gate = self.lam.expand(len(self.bias))
+        return self.R(gate), self.lam * self.bias, self.ones
 
 
 class GraphConvolution(nn.Module):
-    """A layer of Kipf and Welling's network on what a graph has summed up: ReLU(W r + b)."""
+    """Kipf and Welling's layer, ReLU(W r + b), on vectors r that are already summed along the graph."""
 
     def __init__(self, dim: int) -> None:
         super().__init__()
@@ -78,7 +110,7 @@ class GraphConvolution(nn.Module):
 
 
 class Scale(nn.Module):
-    """LightGCN's place for a layer: a factor a dimension, and nothing that is not linear."""
+    """LightGCN's layer: s (.) r, one factor per dimension and no non-linearity."""
 
     def __init__(self, dim: int) -> None:
         super().__init__()
@@ -89,19 +121,29 @@ class Scale(nn.Module):
 
 
 class DocumentEncoder(nn.Module):
-    """x_hat = drop(ReLU(E_D(E x))), of documents as tokens, or of vectors E x where E is fixed and not passed."""
+    """x_hat = drop(ReLU(E_D(E x))), with an embedding block E_D.
+
+    Parameters
+    ----------
+    block
+        E_D.
+    E
+        Token embeddings, for documents that are given as tokens. Without it, documents are given as vectors E x.
+    """
 
     def __init__(self, block: GatedBlock | ResidualBlock, E: TokenEmbeddings | None = None) -> None:
         super().__init__()
-        self.E, self.block = E, block
+        self.E = E
+        self.block = block
 
     def forward(self, X: SparseRows | Tensor) -> Tensor:
-        r = self.block(embedded(X, self.E), first_point())
+        r0 = embedded(X, self.E)
+        r = self.block(r0, first_point())
         return relu_dropout(r, self.block.dropout, self.training, first_point())
 
 
 def embedded(X: SparseRows | Tensor, E: TokenEmbeddings | None) -> Tensor:
-    """E x, or x itself where it is a vector already."""
+    """Return E x for documents given as tokens, and documents given as vectors as they are."""
     if isinstance(X, Tensor):
         return X
     if E is None:
@@ -110,7 +152,7 @@ def embedded(X: SparseRows | Tensor, E: TokenEmbeddings | None) -> Tensor:
 
 
 class GatedSum(nn.Module):
-    """DECAF's combination: w = sigmoid(alpha) (.) z2 + sigmoid(beta) (.) E_L(r0), gates shared by all labels."""
+    """DECAF's combination: w = sigmoid(alpha) (.) z2 + sigmoid(beta) (.) E_L(r0), with gates shared by all labels."""
 
     def __init__(self, dim: int) -> None:
         super().__init__()
@@ -118,5 +160,17 @@ class GatedSum(nn.Module):
         self.beta = nn.Parameter(torch.zeros(dim))
 
     def forward(self, z2: Tensor, E_L: GatedBlock, r0: Tensor) -> Factored:
-        """The block is passed unapplied: its map is multiplied out only where that pays."""
-        return E_L.factored(r0, gate=torch.sigmoid(self.beta), plus=(torch.sigmoid(self.alpha), z2))
+        """Return the classifiers in factored form. E_L is passed unapplied, so that the loss decides how to apply it.
+
+        Parameters
+        ----------
+        z2
+            Free vectors, [labels, D].
+        E_L
+            The embedding block of label text.
+        r0
+            The embedded text of the labels, [labels, D].
+        """
+        beta = torch.sigmoid(self.beta)
+        alpha = torch.sigmoid(self.alpha)
+        return E_L.factored(r0, gate=beta, plus=(alpha, z2))

@@ -1,4 +1,7 @@
-"""The label side of classifiers: the text of labels, of their neighbours in a graph, and free vectors."""
+"""The parts of label classifiers: the text of labels, the text of their neighbours in a graph, and free vectors.
+
+Each module is called with label ids (None: all labels) and returns one row per label.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +12,23 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor, nn
 
-from xcbench.kernels.parallel import Longs
-from xcbench.kernels.sparse_rows import SparseRows
+from xcbench.kernels.arrays import Longs
+from xcbench.kernels.csr import SparseRows
 from xcbench.nn.embeddings import LabelBank, TokenEmbeddings, weighted_sums
 
 
 class LabelText(nn.Module):
-    """E z_l for the labels asked for: summed up while token embeddings train, looked up once they are fixed."""
+    """E z_l, the embedded text of labels.
+
+    Parameters
+    ----------
+    E
+        Token embeddings.
+    Z
+        The text of the labels, [labels, tokens].
+    frozen
+        Whether E stays fixed. Then E z_l is computed here once, and looked up afterwards.
+    """
 
     table: Tensor | None
 
@@ -23,62 +36,121 @@ class LabelText(nn.Module):
         super().__init__()
         self.Z = SparseRows.of(Z)
         self.E = None if frozen else E
-        self.register_buffer("table", E.embed(self.Z) if frozen else None, persistent=False)
+        table = E.embed(self.Z) if frozen else None
+        self.register_buffer("table", table, persistent=False)
 
     def forward(self, labels: Longs | None = None) -> Tensor:
-        if self.E is not None:
-            return self.E(self.Z if labels is None else self.Z.take(labels))  # type: ignore[no-any-return]
-        assert self.table is not None
-        return self.table if labels is None else self.table[torch.from_numpy(labels)]
+        if self.E is None:
+            assert self.table is not None
+            return _rows(self.table, labels)
+
+        texts = self.Z
+        if labels is not None:
+            texts = self.Z.take(labels)
+        return self.E(texts)  # type: ignore[no-any-return]
 
 
 class NeighbourText(nn.Module):
-    """(G^k E z)_l for the orders k asked for: the text of a label (0), of its neighbours in a graph (1), and so on."""
+    """(G^k E z)_l for several orders k: the text of a label (k = 0), of its neighbours in the graph (k = 1), and so on.
+
+    Parameters
+    ----------
+    E
+        Token embeddings.
+    Z
+        The text of the labels, [labels, tokens].
+    G
+        The label graph, [labels, labels], with normalised rows.
+    orders
+        The orders k.
+    frozen
+        Whether E stays fixed. Then all vectors are computed here once, and looked up afterwards.
+    """
 
     def __init__(
-        self, E: TokenEmbeddings, Z: sp.csr_array, G: sp.csr_array, orders: Sequence[int], frozen: bool = False
+        self,
+        E: TokenEmbeddings,
+        Z: sp.csr_array,
+        G: sp.csr_array,
+        orders: Sequence[int],
+        frozen: bool = False,
     ) -> None:
         super().__init__()
-        self.Z, self.G, self.orders = SparseRows.of(Z), SparseRows.of(G), orders
+        self.Z = SparseRows.of(Z)
+        self.G = SparseRows.of(G)
+        self.orders = orders
         self.E = None if frozen else E
-        for k, table in enumerate(self._of_all(E.embed(self.Z)) if frozen else ()):
-            self.register_buffer(f"table{k}", table, persistent=False)
+        if frozen:
+            for k, table in enumerate(self._of_all_labels(E.embed(self.Z))):
+                self.register_buffer(f"table{k}", table, persistent=False)
 
     def forward(self, labels: Longs | None = None) -> list[Tensor]:
+        """Return one table [labels, D] per order."""
         if self.E is None:
-            tables = self.buffers(recurse=False)
-            return [table if labels is None else table[torch.from_numpy(labels)] for table in tables]
-        return self._of_all(self.E(self.Z)) if labels is None else [self._of_some(labels, k) for k in self.orders]
+            return [_rows(table, labels) for table in self.buffers(recurse=False)]
+        if labels is None:
+            return self._of_all_labels(self.E(self.Z))
+        return [self._of_some_labels(labels, order) for order in self.orders]
 
-    def _of_all(self, r: Tensor) -> list[Tensor]:
-        powers = [r]
+    def _of_all_labels(self, Ez: Tensor) -> list[Tensor]:
+        powers = [Ez]
         while len(powers) <= max(self.orders):
             powers.append(weighted_sums(self.G, powers[-1]))
-        return [powers[k] for k in self.orders]
+        return [powers[order] for order in self.orders]
 
-    def _of_some(self, labels: Longs, order: int) -> Tensor:
-        """Only what these labels need: the text of their neighbours, and of theirs."""
+    def _of_some_labels(self, labels: Longs, order: int) -> Tensor:
+        """Return (G^order E z)_l for these labels, embedding only the text of labels within `order` steps of them."""
         assert self.E is not None
         if order == 0:
             return self.E(self.Z.take(labels))  # type: ignore[no-any-return]
+
         edges = self.G.take(labels)
-        place = np.zeros(edges.width, np.int32)
-        place[edges.columns] = 1
-        near = np.flatnonzero(place)
-        place[near] = np.arange(len(near))
-        among = SparseRows(edges.starts, place[edges.columns], edges.values, len(near))
-        return weighted_sums(among, self._of_some(near, order - 1))
+        is_neighbour = np.zeros(edges.width, np.int32)
+        is_neighbour[edges.indices] = 1
+        neighbours = np.flatnonzero(is_neighbour)
+
+        # The same edges, with neighbours numbered from 0 on instead of by label.
+        position = is_neighbour  # reuses the memory
+        position[neighbours] = np.arange(len(neighbours))
+        G_part = SparseRows(edges.indptr, position[edges.indices], edges.data, len(neighbours))
+        return weighted_sums(G_part, self._of_some_labels(neighbours, order - 1))
 
 
 class FreeLabels(nn.Module):
-    """A free vector and a bias a label, as in a linear layer: both uniform in +-1/sqrt(D) unless a start is given."""
+    """A plain linear classifier: one free vector and one bias per label.
+
+    Parameters
+    ----------
+    labels
+        The number of labels.
+    dim
+        D, the length of a vector.
+    start
+        The initial vectors, [labels, D]; biases then start at 0. By default both are uniform in +-1/sqrt(D).
+    bias
+        Whether there are biases.
+    """
 
     def __init__(self, labels: int, dim: int, start: Tensor | None = None, bias: bool = True) -> None:
         super().__init__()
-        bound = dim**-0.5
-        drawn = torch.empty(labels, dim + 1).uniform_(-bound, bound) if start is None else None
-        self.weight = LabelBank(labels, dim, start if drawn is None else drawn[:, 1:])
-        self.bias = LabelBank(labels, start=None if drawn is None else drawn[:, 0]) if bias else None
+        start_bias = None
+        if start is None:
+            bound = dim**-0.5
+            drawn = torch.empty(labels, dim + 1).uniform_(-bound, bound)
+            start_bias = drawn[:, 0]
+            start = drawn[:, 1:]
+        self.weight = LabelBank(labels, dim, start)
+        self.bias = LabelBank(labels, start=start_bias) if bias else None
 
     def forward(self, labels: Longs | None = None) -> tuple[Tensor, Tensor | None]:
-        return self.weight(labels), None if self.bias is None else self.bias(labels)
+        """Return vectors and biases of the labels given; None means all labels."""
+        weight = self.weight(labels)
+        if self.bias is None:
+            return weight, None
+        return weight, self.bias(labels)
+
+
+def _rows(table: Tensor, labels: Longs | None) -> Tensor:
+    if labels is None:
+        return table
+    return table[torch.from_numpy(labels)]

@@ -1,8 +1,10 @@
-"""Binary cross-entropy of points against all labels, and against a shortlist a point.
+"""Binary cross-entropy of points against all labels, and against each point's shortlist.
 
-Both compute their gradients on the way, in pieces: no B x K matrix of scores is ever kept whole, and no vector is
-copied once per (point, candidate) pair. Targets may be real-valued: BCE(s, y) = softplus(s) - y s. Against all labels,
-a target that is not a number leaves its pair open: it has no loss. (A shortlist leaves such a pair out.)
+Targets may be real-valued: BCE(s, y) = softplus(s) - y s. Against all labels, a pair whose target is nan is ignored: it
+has no loss. (Shortlists do not contain such pairs.)
+
+Both losses compute their gradients in the forward pass, in pieces. The B x K matrix of scores never exists as a whole,
+and no vector is copied per (point, candidate) pair.
 """
 
 from __future__ import annotations
@@ -16,10 +18,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from xcbench.kernels.parallel import Longs, share_rows
-from xcbench.kernels.sparse_rows import SparseRows
+from xcbench.kernels.arrays import Longs
+from xcbench.kernels.csr import SparseRows
+from xcbench.kernels.parallel import share_rows
 from xcbench.nn import bce_kernels as kernels
-from xcbench.nn.dropout import fusable
+from xcbench.nn.dropout import kernels_support
 from xcbench.nn.residual import Factored
 
 Reduction = Literal["mean", "batch"]
@@ -30,18 +33,22 @@ SCORES_AT_ONCE = 1 << 19
 """Entries of a piece of the score matrix: 2 MB, so that it stays in cache between its three matrix products."""
 
 FULL_ABOVE = 0.7
-"""From so many points a dimension on, applying a block to every label beats moving its map to the points: that needs a
-few more operations, but two tables of the size of all labels less."""
+"""From this many points per dimension on, applying a block to every label beats moving its map to the points. It needs
+a few more operations, but two fewer tables of the size of all labels."""
 
 DENSE_ABOVE = 0.1
-"""From this share of (point, label) pairs on, scoring all pairs by matrix product beats visiting the wanted ones."""
+"""From this share of (point, label) pairs on, one matrix product for all pairs beats scoring candidates one by one."""
 
 
 @dataclass(frozen=True)
 class Shortlists:
-    """The candidates of a batch: their union, and each point's own as places in it, with targets as values."""
+    """The candidates of the points of a batch.
 
-    labels: Longs  # [U], ascending, all different
+    `labels` is the union of all candidates. Row i of `entries` has the candidates of point i: columns are positions in
+    `labels`, and values are targets.
+    """
+
+    labels: Longs  # [U], ascending, distinct
     entries: SparseRows  # [B, U]
 
 
@@ -52,9 +59,24 @@ def bce_over_all(
     bias: Tensor | None = None,
     reduction: Reduction = "mean",
 ) -> Tensor:
-    """Loss of scores x H^T + bias over all (point, label) pairs; targets that are not listed are 0."""
-    scale = 1.0 / _terms(reduction, len(x), len(x) * len(H))
-    return _BceInPieces.apply(targets, scale, False, bias, *_pairs(x, H))  # type: ignore[no-untyped-call, no-any-return]
+    """Return the loss of the scores x H^T + bias over all (point, label) pairs.
+
+    Parameters
+    ----------
+    x
+        Points, [B, D].
+    H
+        Classifiers of all labels, [L, D].
+    targets
+        One row per point; labels that it does not list have the target 0, and nan means that a pair is ignored.
+    bias
+        One bias per label, [L].
+    reduction
+        `mean` divides by the number of pairs, `batch` by the number of points.
+    """
+    scale = 1.0 / _divisor(reduction, len(x), len(x) * len(H))
+    factors = _factors(x, H)
+    return _BceInPieces.apply(targets, scale, False, bias, *factors)  # type: ignore[no-untyped-call, no-any-return]
 
 
 def bce_over_shortlists(
@@ -64,29 +86,56 @@ def bce_over_shortlists(
     bias: Tensor | None = None,
     reduction: Reduction = "mean",
 ) -> Tensor:
-    """Loss over each point's own candidates. Row u of W and bias belong to `shortlists.labels[u]`."""
+    """Return the loss of the scores x W^T + bias over each point's own candidates.
+
+    Parameters
+    ----------
+    x
+        Points, [B, D].
+    W
+        Classifiers of `shortlists.labels`, [U, D].
+    shortlists
+        The candidates of each point, and their targets.
+    bias
+        Biases of `shortlists.labels`, [U].
+    reduction
+        `mean` divides by the number of candidates of all points, `batch` by the number of points.
+    """
     entries = shortlists.entries
-    scale = 1.0 / _terms(reduction, len(x), len(entries.columns))
-    if not fusable(x):
-        W = W.full() if isinstance(W, Factored) else W
-        return _gathered_bce(x @ W.T if bias is None else torch.addmm(bias, x, W.T), entries) * scale
-    if len(entries.columns) > DENSE_ABOVE * len(x) * len(W):
-        return _BceInPieces.apply(entries, scale, True, bias, *_pairs(x, W))  # type: ignore[no-untyped-call, no-any-return]
-    return _BceOverPairs.apply(entries, scale, bias, *_split_pairs(x, W))  # type: ignore[no-untyped-call, no-any-return]
+    candidates = len(entries.indices)
+    scale = 1.0 / _divisor(reduction, len(x), candidates)
+    if not kernels_support(x):
+        return _gathered_bce(_scores(x, W, bias), entries) * scale
+
+    if candidates > DENSE_ABOVE * len(x) * len(W):
+        factors = _factors(x, W)
+        return _BceInPieces.apply(entries, scale, True, bias, *factors)  # type: ignore[no-untyped-call, no-any-return]
+    factors = _split_factors(x, W)
+    return _BceOverPairs.apply(entries, scale, bias, *factors)  # type: ignore[no-untyped-call, no-any-return]
 
 
-def _terms(reduction: Reduction, points: int, entries: int) -> int:
-    return max(entries if reduction == "mean" else points, 1)
+def _divisor(reduction: Reduction, points: int, entries: int) -> int:
+    if reduction == "mean":
+        return max(entries, 1)
+    return max(points, 1)
 
 
-def _pairs(x: Tensor, H: Tensor | Factored) -> Sequence[Tensor]:
-    """Matrices A, B, ... with x H^T = A B^T (+ C D^T): a chain of products, associated in the cheaper order."""
+def _scores(x: Tensor, W: Tensor | Factored, bias: Tensor | None) -> Tensor:
+    if isinstance(W, Factored):
+        W = W.full()
+    if bias is None:
+        return x @ W.T
+    return torch.addmm(bias, x, W.T)
+
+
+def _factors(x: Tensor, H: Tensor | Factored) -> Sequence[Tensor]:
+    """Return A, B with x H^T = A B^T, or A, B, C, D with x H^T = A B^T + C D^T, whichever is cheaper to multiply."""
     if isinstance(H, Factored) and len(x) >= FULL_ABOVE * x.shape[1]:
         return (x, H.full())
-    return _split_pairs(x, H)
+    return _split_factors(x, H)
 
 
-def _split_pairs(x: Tensor, H: Tensor | Factored) -> Sequence[Tensor]:
+def _split_factors(x: Tensor, H: Tensor | Factored) -> Sequence[Tensor]:
     if isinstance(H, Tensor):
         return (x, H)
     P, rest = H.split()
@@ -94,121 +143,265 @@ def _split_pairs(x: Tensor, H: Tensor | Factored) -> Sequence[Tensor]:
 
 
 class _BceInPieces(torch.autograd.Function):
-    """Scores in pieces of labels; each piece turns into its gradient, and is used up, before the next is formed."""
+    """Scores in pieces of labels. Each piece is turned into its gradient and used before the next one is computed.
+
+    The factors are x, T (and x2, T2) with scores x T^T (+ x2 T2^T).
+    """
 
     @staticmethod
     def forward(
-        ctx: Any, entries: SparseRows, scale: float, listed_only: bool, bias: Tensor | None, *pairs: Tensor
+        ctx: Any,
+        entries: SparseRows,
+        scale: float,
+        candidates_only: bool,
+        bias: Tensor | None,
+        *factors: Tensor,
     ) -> Tensor:
-        want = any(ctx.needs_input_grad)
-        ctx.types = [None if t is None else t.dtype for t in (bias, *pairs)]
-        pairs = tuple(_as_computed(p) for p in pairs)
-        xs, Ts = pairs[::2], pairs[1::2]
-        wanted = ctx.needs_input_grad[4:]
-        dxs = [torch.zeros_like(x) if need else None for x, need in zip(xs, wanted[::2], strict=True)]
-        dTs = [torch.empty_like(T) if need else None for T, need in zip(Ts, wanted[1::2], strict=True)]
-        dbias = torch.empty_like(bias) if want and bias is not None else None
-        losses = torch.zeros(len(xs[0]), dtype=torch.float64, device=xs[0].device)
-        width = _labels_at_once(xs[0])
-        buffer = xs[0].new_empty(len(xs[0]) * min(width, len(Ts[0])))
-        for first in range(0, len(Ts[0]), width):
-            here = slice(first, min(first + width, len(Ts[0])))
-            s = buffer[: len(xs[0]) * (here.stop - first)].view(len(xs[0]), -1)
-            torch.mm(xs[0], Ts[0][here].T, out=s)
-            for x, T in zip(xs[1:], Ts[1:], strict=True):
-                s.addmm_(x, T[here].T)
-            if bias is not None:
-                s += bias[here]
-            _to_gradient(s, first, entries, scale, listed_only, losses)
-            for x, T, dx, dT in zip(xs, Ts, dxs, dTs, strict=True):
-                if dx is not None:
-                    dx.addmm_(s, T[here])
-                if dT is not None:
-                    torch.mm(s.T, x, out=dT[here])
-            if dbias is not None:
-                torch.sum(s, 0, out=dbias[here])
-        ctx.grads = [dbias, *(d for pair in zip(dxs, dTs, strict=True) for d in pair)]
-        ctx.scale = 1.0 if fusable(xs[0]) else scale
-        return (losses.sum() * scale).float() if xs[0].dtype != torch.float64 else losses.sum() * scale
+        ctx.dtypes = _dtypes(bias, *factors)
+        factors = tuple(_in_autocast_dtype(factor) for factor in factors)
+        xs = factors[::2]
+        Ts = factors[1::2]
+        points = len(xs[0])
+        labels = len(Ts[0])
+
+        needed = ctx.needs_input_grad[4:]
+        dxs = [torch.zeros_like(x) if need else None for x, need in zip(xs, needed[::2], strict=True)]
+        dTs = [torch.empty_like(T) if need else None for T, need in zip(Ts, needed[1::2], strict=True)]
+        dbias = None
+        if bias is not None and any(ctx.needs_input_grad):
+            dbias = torch.empty_like(bias)
+
+        losses = torch.zeros(points, dtype=torch.float64, device=xs[0].device)
+        width = _labels_per_piece(xs[0])
+        buffer = xs[0].new_empty(points * min(width, labels))
+        for first in range(0, labels, width):
+            piece = slice(first, min(first + width, labels))
+            s = buffer[: points * (piece.stop - first)].view(points, -1)
+            _write_scores(s, xs, Ts, bias, piece)
+            _scores_to_gradients(s, first, entries, scale, candidates_only, losses)
+            _add_gradients(s, xs, Ts, dxs, dTs, dbias, piece)
+
+        ctx.grads = [dbias]
+        for dx, dT in zip(dxs, dTs, strict=True):
+            ctx.grads += [dx, dT]
+        ctx.scale = 1.0 if kernels_support(xs[0]) else scale
+
+        loss = losses.sum() * scale
+        if xs[0].dtype == torch.float64:
+            return loss
+        return loss.float()
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        return None, None, None, *_scaled(ctx.grads, ctx.types, grads[0] * ctx.scale)
+        return None, None, None, *_scaled(ctx.grads, ctx.dtypes, grads[0] * ctx.scale)
+
+
+def _write_scores(
+    s: Tensor,
+    xs: Sequence[Tensor],
+    Ts: Sequence[Tensor],
+    bias: Tensor | None,
+    piece: slice,
+) -> None:
+    torch.mm(xs[0], Ts[0][piece].T, out=s)
+    for x, T in zip(xs[1:], Ts[1:], strict=True):
+        s.addmm_(x, T[piece].T)
+    if bias is not None:
+        s += bias[piece]
+
+
+def _add_gradients(
+    s: Tensor,
+    xs: Sequence[Tensor],
+    Ts: Sequence[Tensor],
+    dxs: Sequence[Tensor | None],
+    dTs: Sequence[Tensor | None],
+    dbias: Tensor | None,
+    piece: slice,
+) -> None:
+    """Add a piece's part of the gradients, as far as they are needed. `s` has the gradients of its scores."""
+    for x, T, dx, dT in zip(xs, Ts, dxs, dTs, strict=True):
+        if dx is not None:
+            dx.addmm_(s, T[piece])
+        if dT is not None:
+            torch.mm(s.T, x, out=dT[piece])
+    if dbias is not None:
+        torch.sum(s, 0, out=dbias[piece])
 
 
 class _BceOverPairs(torch.autograd.Function):
-    """Scores of the wanted pairs only, one dot product each."""
+    """Scores of the candidates only, one dot product each. The factors are those of `_BceInPieces`."""
 
     @staticmethod
-    def forward(ctx: Any, entries: SparseRows, scale: float, bias: Tensor | None, *pairs: Tensor) -> Tensor:
-        ctx.types = [None if t is None else t.dtype for t in (bias, *pairs)]
-        x, T, x2, T2 = [p.contiguous() for p in (*pairs, *(p[:, :0] for p in pairs))][:4]
-        dx, dT, dx2, dT2 = (torch.empty_like(p) for p in (x, T, x2, T2))
-        offsets = T.new_empty(0) if bias is None else bias
+    def forward(ctx: Any, entries: SparseRows, scale: float, bias: Tensor | None, *factors: Tensor) -> Tensor:
+        ctx.dtypes = _dtypes(bias, *factors)
+        if len(factors) == 2:  # the kernels then get a second pair without columns
+            x, T = factors
+            factors = (x, T, x[:, :0], T[:, :0])
+        x, T, x2, T2 = (factor.contiguous() for factor in factors)
+        offsets = T.new_empty(0) if bias is None else bias  # likewise, an empty bias means that there is none
+
+        dx = torch.empty_like(x)
+        dT = torch.empty_like(T)
+        dx2 = torch.empty_like(x2)
+        dT2 = torch.empty_like(T2)
         dbias = torch.empty_like(offsets)
-        losses, gradients = np.zeros(len(x)), np.empty(len(entries.columns), np.float32)
-        listed, work = (entries.starts, entries.columns, entries.values), len(gradients) * x.shape[1]
-        outputs = losses, gradients, dx, dx2
-        share_rows(kernels.bce_of_pairs, len(x), work, x, T, x2, T2, offsets, *listed, np.float32(scale), *outputs)
+        losses = np.zeros(len(x))
+        gradients = np.empty(len(entries.indices), np.float32)
+        work = len(gradients) * x.shape[1]
+        share_rows(
+            kernels.bce_of_pairs,
+            len(x),
+            work,
+            x,
+            T,
+            x2,
+            T2,
+            offsets,
+            entries.indptr,
+            entries.indices,
+            entries.data,
+            np.float32(scale),
+            losses,
+            gradients,
+            dx,
+            dx2,
+        )
+
         if any(ctx.needs_input_grad):
-            to = entries.by_column
-            by_label = to.columns, to.starts, to.rows, to.entries
-            if len(to.columns) < len(T):  # labels that no point lists
-                dT.zero_(), dT2.zero_(), dbias.zero_()
-            share_rows(kernels.gradients_of_labels, len(to.columns), work, *by_label, gradients, x, x2, dT, dT2, dbias)
-        ctx.grads = [None if bias is None else dbias, dx, dT, dx2, dT2][: 1 + len(pairs)]
+            by_label = entries.by_column
+            if len(by_label.columns) < len(T):  # some labels are no point's candidates
+                dT.zero_()
+                dT2.zero_()
+                dbias.zero_()
+            share_rows(
+                kernels.gradients_of_labels,
+                len(by_label.columns),
+                work,
+                by_label.columns,
+                by_label.indptr,
+                by_label.rows,
+                by_label.entries,
+                gradients,
+                x,
+                x2,
+                dT,
+                dT2,
+                dbias,
+            )
+
+        gradients_of_factors = [dx, dT, dx2, dT2][: len(ctx.dtypes) - 1]
+        ctx.grads = [None if bias is None else dbias, *gradients_of_factors]
         return torch.tensor(losses.sum() * scale, dtype=torch.float32)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        return None, None, *_scaled(ctx.grads, ctx.types, grads[0])
+        return None, None, *_scaled(ctx.grads, ctx.dtypes, grads[0])
 
 
-def _as_computed(t: Tensor) -> Tensor:
-    """In the precision that autocast asks for, if it does."""
-    kind = t.device.type
-    return t.to(torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else t.dtype).contiguous()
+def _dtypes(*tensors: Tensor | None) -> list[torch.dtype | None]:
+    return [None if tensor is None else tensor.dtype for tensor in tensors]
 
 
-def _labels_at_once(x: Tensor) -> int:
-    return max(1, (SCORES_AT_ONCE if x.device.type == "cpu" else SCORES_AT_ONCE << 6) // max(len(x), 1))
+def _in_autocast_dtype(tensor: Tensor) -> Tensor:
+    """Return the tensor in the precision of autocast, if that is enabled."""
+    device = tensor.device.type
+    dtype = tensor.dtype
+    if torch.is_autocast_enabled(device):
+        dtype = torch.get_autocast_dtype(device)
+    return tensor.to(dtype).contiguous()
 
 
-def _to_gradient(s: Tensor, first: int, entries: SparseRows, scale: float, listed_only: bool, losses: Tensor) -> None:
-    """Replace a piece of scores by its gradient (scaled on the CPU, where it costs nothing) and add up the losses."""
-    if fusable(s):
-        kernel = kernels.bce_of_listed if listed_only else kernels.bce_of_all
-        listed = entries.starts, entries.columns, entries.values
-        share_rows(kernel, len(s), s.numel(), s, first, *listed, np.float32(scale), losses)
+def _labels_per_piece(x: Tensor) -> int:
+    entries = SCORES_AT_ONCE
+    if x.device.type != "cpu":
+        entries = SCORES_AT_ONCE << 6
+    return max(1, entries // max(len(x), 1))
+
+
+def _scores_to_gradients(
+    s: Tensor,
+    first: int,
+    entries: SparseRows,
+    scale: float,
+    candidates_only: bool,
+    losses: Tensor,
+) -> None:
+    """Replace a piece of scores by its gradients, and add its losses to `losses`.
+
+    On the CPU, gradients are multiplied by `scale` here, where it costs nothing. `first` is the first label.
+    """
+    if not kernels_support(s):
+        _scores_to_gradients_in_torch(s, first, entries, losses)
         return
+
+    kernel = kernels.bce_of_all
+    if candidates_only:
+        kernel = kernels.bce_of_candidates
+    share_rows(
+        kernel,
+        len(s),
+        s.numel(),
+        s,
+        first,
+        entries.indptr,
+        entries.indices,
+        entries.data,
+        np.float32(scale),
+        losses,
+    )
+
+
+def _scores_to_gradients_in_torch(s: Tensor, first: int, entries: SparseRows, losses: Tensor) -> None:
     rows, columns, y = _entries_on(s.device, entries)
-    here = (columns >= first) & (columns < first + s.shape[1])
-    rows, columns, y = rows[here], columns[here] - first, y[here].to(s.dtype)
-    losses += softplus(s.to(torch.promote_types(s.dtype, torch.float32))).sum(1, dtype=torch.float64)
-    score, is_open = s[rows, columns], y.isnan()
-    losses.index_add_(0, rows, -torch.where(is_open, softplus(score), y * score).double())
+    in_piece = (columns >= first) & (columns < first + s.shape[1])
+    rows = rows[in_piece]
+    columns = columns[in_piece] - first
+    y = y[in_piece].to(s.dtype)
+
+    at_least_float32 = s.to(torch.promote_types(s.dtype, torch.float32))
+    losses += softplus(at_least_float32).sum(1, dtype=torch.float64)
+    score = s[rows, columns]
+    is_ignored = y.isnan()
+    losses.index_add_(0, rows, -torch.where(is_ignored, softplus(score), y * score).double())
+
     s.sigmoid_().index_put_((rows, columns), -y, accumulate=True)
-    s[rows[is_open], columns[is_open]] = 0
+    s[rows[is_ignored], columns[is_ignored]] = 0
 
 
-def _scaled(grads: Sequence[Tensor | None], types: Sequence[torch.dtype | None], factor: Tensor) -> list[Tensor | None]:
-    """Gradients times what arrives from above, which is 1 unless losses are mixed or spread over processes."""
-    if factor.device.type == "cpu" and factor.item() == 1.0:
-        return [None if g is None else g.to(t) for g, t in zip(grads, types, strict=True)]
-    return [None if g is None else (g * factor).to(t) for g, t in zip(grads, types, strict=True)]
+def _scaled(
+    grads: Sequence[Tensor | None],
+    dtypes: Sequence[torch.dtype | None],
+    factor: Tensor,
+) -> list[Tensor | None]:
+    """Return gradients times the incoming gradient, in their parameters' precision.
+
+    The factor is 1 unless losses are combined or spread over processes.
+    """
+    is_one = factor.device.type == "cpu" and factor.item() == 1.0
+    scaled: list[Tensor | None] = []
+    for grad, dtype in zip(grads, dtypes, strict=True):
+        if grad is None:
+            scaled.append(None)
+        elif is_one:
+            scaled.append(grad.to(dtype))
+        else:
+            scaled.append((grad * factor).to(dtype))
+    return scaled
 
 
 def _gathered_bce(scores: Tensor, entries: SparseRows) -> Tensor:
-    """Loss of the listed pairs in plain torch, from the scores of all."""
+    """Return the loss of the candidates in plain torch, from the scores of all pairs."""
     rows, columns, y = _entries_on(scores.device, entries)
     s = scores[rows, columns]
     return (softplus(s) - y.to(s.dtype) * s).sum()
 
 
 def _entries_on(device: torch.device, entries: SparseRows) -> tuple[Tensor, Tensor, Tensor]:
-    rows = np.repeat(np.arange(len(entries)), np.diff(entries.starts))
+    """Return rows, columns and values of all entries as tensors on the device."""
+    rows = np.repeat(np.arange(len(entries)), np.diff(entries.indptr))
     return (
         torch.from_numpy(rows).to(device, non_blocking=True),
-        torch.from_numpy(entries.columns).to(device, torch.int64, non_blocking=True),
-        torch.from_numpy(entries.values).to(device, non_blocking=True),
+        torch.from_numpy(entries.indices).to(device, torch.int64, non_blocking=True),
+        torch.from_numpy(entries.data).to(device, non_blocking=True),
     )

@@ -1,6 +1,6 @@
 """What the author of a method, an augmentation or a reranker imports: contract, config, stages, registry, codec.
 
-May import `data`; every room above, and every method, stands on it. docs/writing-a-method.md shows how it is used.
+May import `data`; the rooms above it and every method stand on it. docs/writing-a-method.md shows how it is used.
 """
 
 from xcbench.plugins.codec import load_values, save_values
@@ -9,6 +9,7 @@ from xcbench.plugins.contract import (
     Augmentation,
     Method,
     NoConfig,
+    Patch,
     Predictor,
     Ranking,
     Reranker,
@@ -20,13 +21,14 @@ from xcbench.plugins.contract import (
     register_method,
     register_reranker,
 )
-from xcbench.plugins.stages import Stage, StageWork
+from xcbench.plugins.stages import Stage, StageWork, Values, all_but, settings_of, stage
 
 __all__ = [
     "Ablation",
     "Augmentation",
     "Method",
     "NoConfig",
+    "Patch",
     "Predictor",
     "Ranking",
     "Reranker",
@@ -36,9 +38,13 @@ __all__ = [
     "StageWork",
     "TextPredictor",
     "Trained",
+    "Values",
+    "all_but",
     "load_values",
     "register_augmentation",
     "register_method",
     "register_reranker",
     "save_values",
+    "settings_of",
+    "stage",
 ]

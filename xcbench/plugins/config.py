@@ -35,7 +35,7 @@ class Change:
 
 
 def parse_assignment(text: str) -> tuple[str, str]:
-    """`key.path=value` as key and value."""
+    """Split `key.path=value` into key and value."""
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
         raise InputError(f"expected key.path=value, got {text!r}")
@@ -43,29 +43,58 @@ def parse_assignment(text: str) -> tuple[str, str]:
 
 
 def compose(patches: Iterable[tuple[str, Patch]]) -> dict[str, Any]:
-    """Several patches as one. Each comes with the name of who asks for it; two that disagree are an error."""
-    combined: dict[str, tuple[str, Any]] = {}
+    """Several patches as one; two that disagree are an error.
+
+    Parameters
+    ----------
+    patches
+        Each patch with the name of who asks for it.
+    """
+    combined: dict[str, Any] = {}
+    set_by: dict[str, str] = {}
     for source, patch in patches:
         for key, value in patch.items():
-            for other, (earlier, old) in combined.items():
-                same = other == key and _spelt(old) == _spelt(value)
-                if not same and (_within(key, other) or _within(other, key)):
-                    raise InputError(f"{source} sets {key} to {value!r}, but {earlier} sets {other} to {old!r}")
-            combined[key] = (source, value)
-    return {key: value for key, (_, value) in combined.items()}
+            for other, earlier in combined.items():
+                if _disagree(key, value, other, earlier):
+                    raise InputError(
+                        f"{source} sets {key} to {value!r}, but {set_by[other]} sets {other} to {earlier!r}"
+                    )
+            combined[key] = value
+            set_by[key] = source
+    return combined
+
+
+def _disagree(key: str, value: Any, other: str, earlier: Any) -> bool:
+    """Whether two assignments touch the same setting and differ."""
+    if key == other:
+        return _as_text(value) != _as_text(earlier)
+    return _within(key, other) or _within(other, key)
 
 
 def build(config_type: type, *patches: Patch, owner: str = "") -> Any:
-    """The config with patches applied in order, later ones winning, as an instance of its dataclass."""
+    """An instance of a config with patches applied.
+
+    Parameters
+    ----------
+    config_type
+        A dataclass with defaults.
+    patches
+        Applied in order; later ones win.
+    owner
+        The name that error messages give to whoever has this config.
+    """
+    of_owner = f" of {owner}" if owner else ""
     config = OmegaConf.structured(config_type)
     _unlock(config)
     for patch in patches:
         for key, value in patch.items():
-            _assign(config, config_type, key, value, owner)
+            _assign(config, config_type, key, value, of_owner)
+
     try:
         built = OmegaConf.to_object(config)
     except (OmegaConfBaseException, ValueError) as error:  # the second is a dataclass that checks itself
-        raise InputError(f"config{f' of {owner}' if owner else ''}: {str(error).splitlines()[0]}") from None
+        raise InputError(f"config{of_owner}: {str(error).splitlines()[0]}") from None
+
     for key, value in leaves(built).items():
         if isinstance(value, float) and not math.isfinite(value):
             raise InputError(f"config key {key} expects a finite number, got {value}")
@@ -74,9 +103,15 @@ def build(config_type: type, *patches: Patch, owner: str = "") -> Any:
 
 def changes(config_type: type, patch: Patch) -> list[Change]:
     """Exactly which keys a patch changes, from what to what; keys that keep their value are left out."""
-    before, after = leaves(build(config_type)), leaves(build(config_type, patch))
-    keys = [*before, *(key for key in after if key not in before)]
-    return [Change(k, before.get(k), after.get(k)) for k in keys if before.get(k) != after.get(k)]
+    before = leaves(build(config_type))
+    after = leaves(build(config_type, patch))
+    found = []
+    for key in dict.fromkeys([*before, *after]):
+        old = before.get(key)
+        new = after.get(key)
+        if old != new:
+            found.append(Change(key, old, new))
+    return found
 
 
 def leaves(config: Any) -> dict[str, Any]:
@@ -84,11 +119,11 @@ def leaves(config: Any) -> dict[str, Any]:
     found: dict[str, Any] = {}
 
     def walk(value: Any, prefix: str) -> None:
-        if isinstance(value, Mapping) and value:
-            for key, item in value.items():
-                walk(item, f"{prefix}.{key}" if prefix else key)
-        else:
+        if not isinstance(value, Mapping) or not value:
             found[prefix] = value
+            return
+        for key, item in value.items():
+            walk(item, f"{prefix}.{key}")
 
     for key, value in canonical(config).items():
         walk(value, key)
@@ -103,25 +138,49 @@ def known_keys(config_type: type) -> dict[str, Any]:
         declared = hints[field.name]
         keys[field.name] = declared
         if isinstance(declared, type) and dataclasses.is_dataclass(declared):
-            keys.update({f"{field.name}.{key}": kind for key, kind in known_keys(declared).items()})
+            for key, inner in known_keys(declared).items():
+                keys[f"{field.name}.{key}"] = inner
     return keys
 
 
-def _assign(config: DictConfig, config_type: type, key: str, value: Any, owner: str) -> None:
+def type_name(declared: Any) -> str:
+    """A type as a user would write it."""
+    origin = typing.get_origin(declared)
+    arguments = typing.get_args(declared)
+    if origin is typing.Literal:
+        return "one of " + ", ".join(map(str, arguments))
+    if origin in (typing.Union, types.UnionType):
+        return " or ".join(type_name(argument) for argument in arguments)
+    if declared is type(None):
+        return "null"
+    if isinstance(declared, type) and issubclass(declared, Enum):
+        return "one of " + ", ".join(declared.__members__)
+    if dataclasses.is_dataclass(declared):
+        return "a group of keys (set one inside it)"
+    if origin is not None:
+        return str(declared).replace("typing.", "")
+    return getattr(declared, "__name__", str(declared))
+
+
+def _assign(config: DictConfig, config_type: type, key: str, value: Any, of_owner: str) -> None:
     keys = known_keys(config_type)
     if key not in keys and not _inside_mapping(key, keys):
-        raise unknown_name(f"config key{f' of {owner}' if owner else ''}", key, keys)
+        raise unknown_name(f"config key{of_owner}", key, keys)
     if isinstance(value, str) and "${" in value:
         raise InputError(f"config key {key}: '${{' is not allowed in a value, got {value!r}")
-    readings = _readings(value, keys.get(key))
-    if dataclasses.is_dataclass(keys.get(key)) and isinstance(readings[0], Mapping):
+
+    declared = keys.get(key)
+    readings = _readings(value, declared)
+    if dataclasses.is_dataclass(declared) and isinstance(readings[0], Mapping):
         for inner, item in readings[0].items():
-            _assign(config, config_type, f"{key}.{inner}", item, owner)
-    elif not any(_accepts(config, key, candidate) for candidate in readings):
+            _assign(config, config_type, f"{key}.{inner}", item, of_owner)
+        return
+    if not any(_accepts(config, key, reading) for reading in readings):
         raise InputError(f"config key {key} expects {type_name(keys.get(key, Any))}, got {value!r}")
 
 
 def _accepts(config: DictConfig, key: str, value: Any) -> bool:
+    """Set a key if the value fits its type; returns whether it does."""
     try:
         OmegaConf.update(config, key, value, merge=False)
     except (OmegaConfBaseException, ValueError, TypeError):
@@ -137,48 +196,45 @@ def _readings(value: Any, declared: Any) -> list[Any]:
         parsed = yaml.safe_load(value)
     except yaml.YAMLError:
         return [value]
-    plain = declared in (str, int, float, bool) or (isinstance(declared, type) and issubclass(declared, Enum))
-    structured = parsed is None or isinstance(parsed, (list, dict))
     if declared is str:
         return [value]
-    return [value, parsed] if plain and not structured else [parsed, value]
+
+    is_plain_type = declared in (int, float, bool)
+    if isinstance(declared, type) and issubclass(declared, Enum):
+        is_plain_type = True
+    is_structure = parsed is None or isinstance(parsed, (list, dict))
+    if is_plain_type and not is_structure:
+        return [value, parsed]
+    return [parsed, value]
 
 
 def _inside_mapping(key: str, keys: Mapping[str, Any]) -> bool:
     """Whether a key lies in a field that is itself a free mapping (`dict[str, float]`)."""
-    return any(
-        key.startswith(f"{other}.") and typing.get_origin(kind) in (dict, Mapping) for other, kind in keys.items()
-    )
-
-
-def type_name(declared: Any) -> str:
-    """A type as a user would write it."""
-    origin, arguments = typing.get_origin(declared), typing.get_args(declared)
-    if origin is typing.Literal:
-        return "one of " + ", ".join(map(str, arguments))
-    if origin in (typing.Union, types.UnionType):
-        return " or ".join("null" if a is type(None) else type_name(a) for a in arguments)
-    if isinstance(declared, type) and issubclass(declared, Enum):
-        return "one of " + ", ".join(declared.__members__)
-    if dataclasses.is_dataclass(declared):
-        return "a group of keys (set one inside it)"
-    if origin is not None:
-        return str(declared).replace("typing.", "")
-    return getattr(declared, "__name__", str(declared))
+    for other, declared in keys.items():
+        if key.startswith(f"{other}.") and typing.get_origin(declared) in (dict, Mapping):
+            return True
+    return False
 
 
 def _unlock(config: Any) -> None:
     """Frozen dataclasses make read-only configs; patches come before the freezing."""
     OmegaConf.set_readonly(config, None)
     for key in config:
-        if OmegaConf.is_config(child := config._get_node(key)) and not child._is_none():
-            _unlock(child) if OmegaConf.is_dict(child) else OmegaConf.set_readonly(child, None)
+        child = config._get_node(key)
+        if not OmegaConf.is_config(child) or child._is_none():
+            continue
+        if OmegaConf.is_dict(child):
+            _unlock(child)
+        else:
+            OmegaConf.set_readonly(child, None)
 
 
-def _spelt(value: Any) -> str:
+def _as_text(value: Any) -> str:
     """A value as `--set` would give it, which knows text only."""
     plain = canonical(value)
-    return plain if isinstance(plain, str) else json.dumps(plain)
+    if isinstance(plain, str):
+        return plain
+    return json.dumps(plain)
 
 
 def _within(inner: str, outer: str) -> bool:

@@ -1,8 +1,8 @@
 """What a plug-in promises to the runner, and what the runner gives it.
 
-A method is one class with a typed config. It says under which names its paper varies it (`ablations`), with which
-settings the paper ran it (`presets`), and how it learns (`fit`). An augmentation changes the data before it, a
-reranker the predictions after it; both compose with every method.
+A method is one class with a typed config. It names the variations of its paper (`ablations`), the settings with which
+the paper ran it (`presets`), its steps (`stages`), and says how it learns (`fit`). An augmentation changes the data
+before training, a reranker the predictions afterwards; both compose with every method.
 """
 
 from __future__ import annotations
@@ -12,14 +12,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar, runtime_checkable
+from typing import Any, ClassVar, Generic, Protocol, TypeVar, runtime_checkable
 
 import scipy.sparse as sp
 
 from xcbench.data import Dataset, TopK
-
-if TYPE_CHECKING:
-    from xcbench.plugins.stages import Stage, StageWork
+from xcbench.plugins.stages import Stage, Values
 
 Patch = Mapping[str, Any]
 """Dotted config keys and the values they take: `{"graph.kind": "cooccurrence"}`."""
@@ -30,7 +28,7 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True)
 class Ablation:
-    """One row of a paper's ablation table: the name it has there, and what it changes."""
+    """One row of a paper's ablation table: the name it has there, and the settings it changes."""
 
     title: str
     patch: Patch
@@ -38,13 +36,14 @@ class Ablation:
 
 @dataclass(frozen=True)
 class NoConfig:
-    """The config of what has nothing to set."""
+    """The config of a plug-in without settings."""
 
 
 class Predictor(Protocol):
-    """What training leaves behind. Lives in one folder and needs nothing of the training data.
+    """A trained model. It is saved in one folder and needs nothing of the training data.
 
-    A method's own predictor is a subclass; those of the core (`xcbench.train.CascadePredictor`) merely fit.
+    A method's own predictor is a subclass; predictors of the core (`xcbench.shortlist.predictors`) have the same
+    methods.
     """
 
     @abstractmethod
@@ -53,7 +52,7 @@ class Predictor(Protocol):
 
     @abstractmethod
     def save(self, folder: Path) -> None:
-        """Write everything `load` needs; `xcbench.plugins.codec.save_values` does it for arrays and tensors."""
+        """Write everything `load` needs; `xcbench.plugins.save_values` does it for arrays and tensors."""
 
     @classmethod
     @abstractmethod
@@ -69,24 +68,25 @@ class TextPredictor(Protocol):
 
 
 class Ranking(Protocol):
-    """A trained method, all its members together: what a reranker comes after."""
+    """A trained method with all members of its ensemble: what a reranker reranks."""
 
     def predict(self, X: sp.csr_array, k: int, titles: Sequence[str] | None = None) -> TopK:
         """The k best labels of each row; `titles` are the same points as text, for methods that read words."""
 
 
 class Trained(Ranking, Protocol):
-    """The method as it was trained on the data that a reranker is given."""
+    """The method, trained on the data that a reranker is given."""
 
     def retrain(self, data: Dataset) -> tuple[Dataset, Ranking]:
-        """The same method with the same settings and seed, trained on other data, and that data as it was augmented.
+        """Train the same method with the same settings and seed on other data.
 
-        What both are asked about points that this training left out is what they would answer to new ones.
+        Returns that data as it was augmented, and the trained method. What the latter predicts for points that this
+        training left out is what it would predict for new points.
         """
 
 
 class Rescorer(ABC):
-    """What a reranker has learnt: predictions in, better predictions out. Lives in one folder like a predictor."""
+    """A trained reranker: predictions in, better predictions out. It is saved in one folder like a predictor."""
 
     @abstractmethod
     def rescore(self, predictions: TopK, X: sp.csr_array, titles: Sequence[str] | None = None) -> TopK:
@@ -115,19 +115,16 @@ class Run(Protocol):
     def unaugmented(self) -> Dataset:
         """The data before any augmentation: what graphs, clusters and propensities should be counted on."""
 
-    def stage(
-        self,
-        name: str,
-        compute: Callable[[StageWork], Mapping[str, Any]],
-        *,
-        data: Dataset | Sequence[Dataset] = (),
-        config: Any = None,
-        after: Sequence[Stage] = (),
-        seeded: bool = True,
-        shared: bool = False,
-        version: str | None = None,
-    ) -> Stage:
-        """Declare a step whose output is kept; it is computed when first read. See `docs/writing-a-method.md`."""
+    def stage(self, stage: Stage, data: Dataset) -> Values:
+        """The output of one of the plug-in's stages: from the cache, or computed now.
+
+        Parameters
+        ----------
+        stage
+            A function under `@stage`, listed in the plug-in's `stages`.
+        data
+            What `fit` was given; a stage that reads `data` reads this.
+        """
 
     def log(self, message: str) -> None:
         """One line for the user and for the run's log."""
@@ -152,6 +149,8 @@ class PlugIn(ABC, Generic[Config]):
     config_type: ClassVar[type] = NoConfig
     version: ClassVar[str] = "1"
     """Raise it whenever the same config gives another result than before; stored results are then not reused."""
+    stages: ClassVar[tuple[Stage, ...]] = ()
+    """Its steps, in order. `fit` runs them; a dry run shows them."""
     citation: ClassVar[str] = ""
 
     def __init__(self, config: Config) -> None:
@@ -169,22 +168,22 @@ class Method(PlugIn[Config]):
     predictor_type: ClassVar[type[Predictor]]
     ablations: ClassVar[Mapping[str, Ablation]] = {}
     presets: ClassVar[Mapping[str, Patch]] = {}
-    """Settings by dataset, such as the paper's. The one named like the dataset of a run is applied by itself."""
+    """Settings per dataset, such as the paper's. The preset named like the dataset of a run is applied by default."""
     can_ignore_pairs: ClassVar[bool] = False
-    """Whether pairs of `data.train.ignored` count neither as true nor as false in its training."""
+    """Whether its training ignores the pairs of `data.train.ignored`: they count neither as true nor as false."""
     repeatable: ClassVar[bool] = True
-    """False where a library draws numbers that nobody can seed: two trainings then differ, and `check` lets them."""
+    """False where a library draws random numbers that cannot be seeded: two trainings then differ."""
 
     @abstractmethod
     def fit(self, data: Dataset, run: Run) -> Predictor:
         """Learn from `data.train` and the label text; never look at `data.test`."""
 
-    def stages(self, data: Dataset, run: Run) -> Mapping[str, Stage]:
-        """Declare the stages that `fit` will use, computing nothing; a dry run shows them."""
-        return {}
+    def check_data(self, data: Dataset) -> None:
+        """Raise an `InputError` where the data lacks what the method needs; asked before anything is computed."""
+        return
 
     def estimate_memory(self, data: Dataset) -> int | None:
-        """Bytes that training will add to this process at its peak, or None when nobody has worked it out."""
+        """Bytes that training will add to this process at its peak, or None if that is not known."""
         return None
 
 
@@ -192,7 +191,7 @@ class Augmentation(PlugIn[Config]):
     """Makes another dataset out of a dataset."""
 
     ignores_pairs: ClassVar[bool] = False
-    """Whether it sets `train.ignored`, and so needs a method that heeds it."""
+    """Whether it sets `train.ignored`, and so needs a method with `can_ignore_pairs`."""
 
     @abstractmethod
     def apply(self, data: Dataset, run: Run) -> Dataset:
@@ -200,23 +199,26 @@ class Augmentation(PlugIn[Config]):
 
 
 class Reranker(PlugIn[Config]):
-    """Changes predictions after the fact, whatever method made them."""
+    """Changes the predictions of any method."""
 
     rescorer_type: ClassVar[type[Rescorer]]
 
     @abstractmethod
     def fit(self, data: Dataset, run: Run, first: Trained) -> Rescorer:
-        """Learn what rescoring needs, a label graph say, or where `first`, the trained method, errs on `data.train`.
+        """Learn what rescoring needs.
 
-        Never look at `data.test`. What needs no second training may ask for a mere `Ranking`.
+        Parameters
+        ----------
+        data
+            The data that the method was trained on. Never look at `data.test`.
+        run
+            Seed, device, stages, log lines and progress.
+        first
+            The trained method; a reranker that needs no second training may ask for a mere `Ranking`.
         """
 
-    def stages(self, data: Dataset, run: Run) -> Mapping[str, Stage]:
-        """Declare the stages that `fit` will use, computing nothing; a dry run shows them."""
-        return {}
-
     def retraining_data(self, run: Run) -> Sequence[Dataset]:
-        """The data that `fit` will ask `first` to be trained on again; a dry run shows those stages, too."""
+        """The datasets that `fit` will ask `first` to be retrained on; a dry run shows those stages, too."""
         return ()
 
     def estimate_memory(self, data: Dataset) -> int:
@@ -229,26 +231,26 @@ Registered = TypeVar("Registered", bound=PlugIn[Any])
 
 def register_method(name: str) -> Callable[[type[Registered]], type[Registered]]:
     """Give a method its name. The registry finds this line without importing the module: keep the name literal."""
-    return _named(name, Method)
+    return _register(name, Method)
 
 
 def register_augmentation(name: str) -> Callable[[type[Registered]], type[Registered]]:
     """Give an augmentation its name; see `register_method`."""
-    return _named(name, Augmentation)
+    return _register(name, Augmentation)
 
 
 def register_reranker(name: str) -> Callable[[type[Registered]], type[Registered]]:
     """Give a reranker its name; see `register_method`."""
-    return _named(name, Reranker)
+    return _register(name, Reranker)
 
 
 def check_name(name: str, kind: str) -> None:
-    """Names become parts of file names and command lines, so they are kept plain."""
+    """Names become parts of file names and command lines, so only plain characters are allowed."""
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.+-]*", name):
         raise ValueError(f"a {kind}'s name is letters, digits and _ . + - only, got {name!r}")
 
 
-def _named(name: str, kind: type[PlugIn[Any]]) -> Callable[[type[Registered]], type[Registered]]:
+def _register(name: str, kind: type[PlugIn[Any]]) -> Callable[[type[Registered]], type[Registered]]:
     check_name(name, kind.__name__.lower())
 
     def decorate(cls: type[Registered]) -> type[Registered]:
@@ -256,8 +258,10 @@ def _named(name: str, kind: type[PlugIn[Any]]) -> Callable[[type[Registered]], t
             raise TypeError(f"{cls.__name__} is registered as {name!r} but is not a subclass of {kind.__name__}")
         if not is_dataclass(cls.config_type):
             raise TypeError(f"{cls.__name__}.config_type must be a dataclass, got {cls.config_type!r}")
-        if taken := {"augment", "rerank"} & {field.name for field in fields(cls.config_type)}:
-            raise TypeError(f"{cls.config_type.__name__}.{min(taken)}: this key leads to the settings of plug-ins")
+        reserved = {"augment", "rerank"} & {field.name for field in fields(cls.config_type)}
+        if reserved:
+            raise TypeError(f"{cls.config_type.__name__}.{min(reserved)}: this key leads to the settings of plug-ins")
+
         cls.name = name
         cls.code_version = cls.version
         return cls

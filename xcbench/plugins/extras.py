@@ -20,35 +20,46 @@ from packaging.requirements import Requirement
 
 def install_command(missing: tuple[str, ...]) -> str:
     """What to install so that these packages are there: the extra that brings them, else the packages themselves."""
-    extras = {name: extra for extra, requirement in _optional() if (name := _canonical(requirement.name)) in missing}
-    return _install({_with_extra(extras[m]) if m in extras else m for m in missing})
+    extras = {}
+    for extra_name, requirement in _optional():
+        extras[_import_name(requirement.name)] = extra_name
+
+    wanted = set()
+    for package in missing:
+        if package in extras:
+            wanted.add(_with_extra(extras[package]))
+        else:
+            wanted.add(package)
+    return _pip_install(wanted)
 
 
 def extra(name: str) -> str:
     """The command that installs one of our extras into this environment, wherever we were installed from."""
-    return _install([_with_extra(name)])
+    return _pip_install([_with_extra(name)])
 
 
 def version_problem(package: str) -> str | None:
-    """Why an installed package will not do, when its version is outside what we ask for; None if it will."""
-    for name, requirement in _optional():
-        if _canonical(requirement.name) != package:
+    """What is wrong with the version of an installed package that we need; None if it will do."""
+    for extra_name, requirement in _optional():
+        if _import_name(requirement.name) != package:
             continue
         try:
-            found = importlib.metadata.version(requirement.name)
+            installed = importlib.metadata.version(requirement.name)
         except importlib.metadata.PackageNotFoundError:
             continue
-        if not requirement.specifier.contains(found, prereleases=True):
-            return f"needs {requirement.name}{requirement.specifier}, found {found}: {extra(name)}"
+        if not requirement.specifier.contains(installed, prereleases=True):
+            needed = f"{requirement.name}{requirement.specifier}"
+            return f"needs {needed}, found {installed}: {extra(extra_name)}"
     return None
 
 
-def _install(wanted: Iterable[str]) -> str:
+def _pip_install(wanted: Iterable[str]) -> str:
     """pip of this very environment: the one that the shell finds first may belong to another."""
-    environment = Path(sys.executable).parent
-    found = shutil.which("pip")
-    activated = found is not None and Path(found).parent == environment
-    pip = "pip" if activated else f"{_short(Path(sys.executable))} -m pip"
+    python = Path(sys.executable)
+    pip = f"{_from_here(python)} -m pip"
+    on_path = shutil.which("pip")
+    if on_path is not None and Path(on_path).parent == python.parent:
+        pip = "pip"
     return " ".join([pip, "install", *sorted(wanted)])
 
 
@@ -57,36 +68,50 @@ def _with_extra(name: str) -> str:
     origin = _origin()
     if "dir_info" not in origin:
         return f"'xcbench[{name}]'"
-    folder = _short(Path(url2pathname(urlparse(origin["url"]).path)))
-    return f"{'-e ' if origin['dir_info'].get('editable') else ''}'{folder}[{name}]'"
+    folder = _from_here(Path(url2pathname(urlparse(origin["url"]).path)))
+    editable = "-e " if origin["dir_info"].get("editable") else ""
+    return f"{editable}'{folder}[{name}]'"
 
 
-def _short(path: Path) -> str:
-    """A path from here, where it lies below; links stay, since an environment's Python is one."""
+def _from_here(path: Path) -> str:
+    """A path relative to the current folder, where it lies below; links stay, since an environment's Python is one."""
     here = Path.cwd()
-    return os.path.relpath(path, here) if path.is_relative_to(here) else str(path)
+    if path.is_relative_to(here):
+        return os.path.relpath(path, here)
+    return str(path)
 
 
 def _origin() -> dict[str, Any]:
     """Where pip took us from, by its own note (`direct_url.json`); empty where that was an index of packages."""
-    notes = (distribution.read_text("direct_url.json") for distribution in _distributions())
-    return next((json.loads(note) for note in notes if note), {})
+    for distribution in _distributions():
+        note = distribution.read_text("direct_url.json")
+        if note:
+            origin: dict[str, Any] = json.loads(note)
+            return origin
+    return {}
 
 
 @lru_cache(maxsize=1)
 def _optional() -> tuple[tuple[str, Requirement], ...]:
     """(extra, requirement) of everything that is not always installed; nothing where we run without metadata."""
-    requirements = [Requirement(text) for distribution in _distributions() for text in distribution.requires or ()]
-    wanted = [(r, re.search(r"extra == \W*([\w-]+)", str(r.marker))) for r in requirements if r.marker]
-    # Tools of developers are no plug-in's business: `dev` may ask for the same package in other versions.
-    return tuple((extra[1], r) for r, extra in wanted if extra and extra[1] != "dev")
+    found = []
+    for distribution in _distributions():
+        for text in distribution.requires or ():
+            requirement = Requirement(text)
+            extra_of = re.search(r"extra == \W*([\w-]+)", str(requirement.marker))
+            # Tools of developers do not concern plug-ins: `dev` may ask for the same package in other versions.
+            if extra_of and extra_of[1] != "dev":
+                found.append((extra_of[1], requirement))
+    return tuple(found)
 
 
 def _distributions() -> Iterable[importlib.metadata.Distribution]:
-    """All that is found of us: in a source tree the leftovers of an old build may stand before what is installed."""
+    """All that is found of us: in a source tree the leftovers of an old build may come before what is installed."""
     return importlib.metadata.distributions(name="xcbench")
 
 
-def _canonical(name: str) -> str:
+def _import_name(package: str) -> str:
     """The name under which a package is most likely imported."""
-    return {"scikit-learn": "sklearn"}.get(name, name.replace("-", "_").lower())
+    if package == "scikit-learn":
+        return "sklearn"
+    return package.replace("-", "_").lower()

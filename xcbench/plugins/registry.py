@@ -51,12 +51,17 @@ class Entry:
         """Why it cannot be used, with what would help; None if it can."""
         if self.missing:
             return f"not available: {install_command(self.missing)}"
-        return f"not available: {'; '.join(self.version_problems)}" if self.version_problems else None
+        if self.version_problems:
+            return f"not available: {'; '.join(self.version_problems)}"
+        return None
 
 
 def entries(kind: Kind) -> list[Entry]:
     """All plug-ins of a kind, sorted by name; a built-in name wins over an installed one."""
-    found = {entry.name: entry for entry in (*_installed(kind), *(e for e in _built_in() if e.kind == kind))}
+    found = {entry.name: entry for entry in _installed(kind)}
+    for entry in _built_in():
+        if entry.kind == kind:
+            found[entry.name] = entry
     return [found[name] for name in sorted(found)]
 
 
@@ -67,9 +72,12 @@ def unavailable_reason(entry: Entry) -> str | None:
     try:
         module = importlib.import_module(entry.module)
     except Exception as error:  # a library that was built for another numpy fails in whatever way it likes
-        return f"not available: cannot be imported ({type(error).__name__}: {' '.join(str(error).split())})"
+        message = " ".join(str(error).split())
+        return f"not available: cannot be imported ({type(error).__name__}: {message})"
     reason = _pick(module, entry.kind, entry.name).unavailable()
-    return f"not available: {reason}" if reason else None
+    if reason is None:
+        return None
+    return f"not available: {reason}"
 
 
 def get_method(name: str) -> type[Method[Any]]:
@@ -94,8 +102,10 @@ def _get(kind: Kind, name: str) -> type[PlugIn[Any]]:
     if name not in known:
         raise unknown_name(kind, name, known)
     entry = known[name]
-    if problem := unavailable_reason(entry):
+    problem = unavailable_reason(entry)
+    if problem:
         raise InputError(f"{kind} {name!r} is {problem}")
+
     plugin = _pick(importlib.import_module(entry.module), kind, name)
     if entry.origin != "built-in":
         plugin.code_version = f"{plugin.version}+{entry.origin.replace(' ', '-')}"
@@ -110,11 +120,12 @@ def _pick(module: ModuleType, kind: Kind, name: str) -> type[PlugIn[Any]]:
 
 
 def _plugins(module: ModuleType, kind: Kind) -> dict[str, type[PlugIn[Any]]]:
-    return {
-        value.name: value
-        for value in vars(module).values()
-        if isinstance(value, type) and issubclass(value, _KINDS[kind]) and "name" in vars(value)
-    }
+    """The plug-ins of a kind that a module registers, by name."""
+    found = {}
+    for value in vars(module).values():
+        if isinstance(value, type) and issubclass(value, _KINDS[kind]) and "name" in vars(value):
+            found[value.name] = value
+    return found
 
 
 @lru_cache(maxsize=1)
@@ -132,7 +143,9 @@ def _built_in() -> tuple[Entry, ...]:
 def _installed(kind: Kind) -> tuple[Entry, ...]:
     found = []
     for point in importlib.metadata.entry_points(group=f"xcbench.{kind}s"):
-        origin = f"{point.dist.name} {point.dist.version}" if point.dist else point.module
+        origin = point.module
+        if point.dist:
+            origin = f"{point.dist.name} {point.dist.version}"
         found.append(Entry(kind, point.name, f"from {origin}", origin, point.module))
     return tuple(found)
 
@@ -144,26 +157,40 @@ def _scan(path: Path, module: str) -> list[Entry]:
     except (SyntaxError, UnicodeDecodeError) as error:
         _log.warning("%s: cannot be read: %s", path, error)
         return []
+
     imported = sorted(_imported(tree))
     missing = tuple(root for root in imported if not _importable(root))
-    version_problems = tuple(filter(None, map(version_problem, imported)))
+    problems = [version_problem(root) for root in imported]
+    version_problems = tuple(problem for problem in problems if problem)
     found = []
     for node in tree.body:
         if not isinstance(node, ast.ClassDef):
             continue
-        for kind, name in filter(None, map(_registration, node.decorator_list)):
-            title = (ast.get_docstring(node) or "").partition("\n")[0]
-            found.append(Entry(kind, name, title, "built-in", module, missing, version_problems))
+        title = (ast.get_docstring(node) or "").partition("\n")[0]
+        for decorator in node.decorator_list:
+            registration = _registration(decorator)
+            if registration is not None:
+                kind, name = registration
+                found.append(Entry(kind, name, title, "built-in", module, missing, version_problems))
     return found
 
 
 def _registration(decorator: ast.expr) -> tuple[Kind, str] | None:
     """Kind and name if this decorator is `@register_...("name")`."""
-    if not isinstance(decorator, ast.Call) or not decorator.args or not isinstance(decorator.args[0], ast.Constant):
+    if not isinstance(decorator, ast.Call) or not decorator.args:
         return None
-    called = decorator.func.attr if isinstance(decorator.func, ast.Attribute) else getattr(decorator.func, "id", "")
+    argument = decorator.args[0]
+    if not isinstance(argument, ast.Constant):
+        return None
+    called = ""
+    if isinstance(decorator.func, ast.Attribute):
+        called = decorator.func.attr
+    elif isinstance(decorator.func, ast.Name):
+        called = decorator.func.id
     kind = _DECORATORS.get(called)
-    return None if kind is None else (kind, str(decorator.args[0].value))
+    if kind is None:
+        return None
+    return kind, str(argument.value)
 
 
 def _imported(tree: ast.Module) -> set[str]:
@@ -182,22 +209,28 @@ def _importable(root: str) -> bool:
 
 
 def _is_path(name: str) -> bool:
-    return name.partition(".py")[1] == ".py" and name.partition(".py")[2][:1] in ("", ":")
+    """Whether this is `some/file.py` or `some/file.py:name`."""
+    _, suffix, rest = name.partition(".py")
+    return suffix == ".py" and rest[:1] in ("", ":")
 
 
 def _from_file(kind: Kind, wanted: str) -> type[PlugIn[Any]]:
     before, suffix, rest = wanted.rpartition(".py")
-    path, name = Path(before + suffix).expanduser().absolute(), rest.removeprefix(":")
+    path = Path(before + suffix).expanduser().absolute()
+    name = rest.removeprefix(":")
     plugins = _plugins(_load_file(path), kind)
     if not plugins:
         raise InputError(f"{path}: registers no {kind}; expected a class under @register_{kind}('name')")
     if name and name not in plugins:
         raise unknown_name(f"{kind} in {path}:", name, plugins)
     if not name and len(plugins) > 1:
-        raise InputError(f"{path}: registers {', '.join(sorted(plugins))}; say which, as in {path.name}:{min(plugins)}")
+        known = ", ".join(sorted(plugins))
+        raise InputError(f"{path}: registers {known}; say which, as in {path.name}:{min(plugins)}")
+
     plugin = plugins[name or min(plugins)]
     # Whoever edits the file expects another result: its content is part of the identity of its runs.
-    plugin.code_version = f"{plugin.version}+{hashlib.sha256(path.read_bytes()).hexdigest()[:12]}"
+    content = hashlib.sha256(path.read_bytes()).hexdigest()[:12]
+    plugin.code_version = f"{plugin.version}+{content}"
     return plugin
 
 
@@ -220,10 +253,14 @@ def _load_file(path: Path) -> ModuleType:
 
 def _line_of(error: Exception, path: Path) -> str:
     """Where in a user's file an error came from."""
-    line = error.lineno if isinstance(error, SyntaxError) else None
+    line = None
+    if isinstance(error, SyntaxError):
+        line = error.lineno
     trace = error.__traceback__
     while trace is not None:
         if Path(trace.tb_frame.f_code.co_filename) == path:
             line = trace.tb_lineno
         trace = trace.tb_next
-    return "" if line is None else f", line {line}"
+    if line is None:
+        return ""
+    return f", line {line}"

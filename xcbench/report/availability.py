@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Mapping
 
 from xcbench.errors import InputError, unknown_name
 from xcbench.plugins import registry
@@ -11,61 +11,90 @@ from xcbench.report.experiments import Experiment, Planned, Row, planned
 
 
 def check(experiment: Experiment) -> None:
-    """Refuse an experiment that names what nobody has and nobody plans; the message names row and nearest name."""
+    """Raise an `InputError` for a name that is neither registered nor planned; it has the row and the nearest name."""
     try:
         for name in experiment.metrics:
             column(name)
-        for name in (metric for claim in experiment.claims for metric in claim.metrics):
-            if column(name).read is not None:
-                raise InputError(f"a claim is tested over test points, which {name} has none of; name a metric")
+        for claim in experiment.claims:
+            for name in claim.metrics:
+                _check_claimed_metric(name)
         for row in experiment.rows:
             unavailable(row)
     except InputError as error:
         raise InputError(f"{experiment.name}: {error}") from error
 
 
+def _check_claimed_metric(name: str) -> None:
+    if not column(name).is_metric:
+        raise InputError(f"a claim is tested over test points, which {name} has none of; name a metric")
+
+
 def unavailable(row: Row) -> str | None:
-    """Why a row cannot run, or None if it can."""
+    """Return why a row cannot run, None if it can. A misspelt name is an `InputError`."""
     try:
-        # All names are looked at before the first reason is given: a misspelling must not hide behind a plan.
-        reasons = list(_reasons(row, planned()))
+        # All names are checked before the first reason is returned: a planned name must not hide a misspelt one.
+        reasons = _reasons(row, planned())
     except InputError as error:
         raise InputError(f"row {row.label!r}: {error}") from error
-    return reasons[0] if reasons else None
+    if not reasons:
+        return None
+    return reasons[0]
 
 
-def _reasons(row: Row, plans: Planned) -> Iterator[str]:
-    yield from _missing("method", row.method, plans.methods)
-    yield from _missing_ablations(row, plans)
+def _reasons(row: Row, plans: Planned) -> list[str]:
+    """Return everything that keeps a row from running, the method's reason first."""
+    reasons = []
+    reason = _reason("method", row.method, plans.methods)
+    if reason is not None:
+        reasons.append(reason)
+    reasons += _missing_ablations(row, plans)
+
     for name in row.augment:
-        yield from (f"{name}: {why}" for why in _missing("augmentation", name, plans.augmentations))
+        reason = _reason("augmentation", name, plans.augmentations)
+        if reason is not None:
+            reasons.append(f"{name}: {reason}")
     if row.rerank:
-        yield from (f"{row.rerank}: {why}" for why in _missing("reranker", row.rerank, plans.rerankers))
+        reason = _reason("reranker", row.rerank, plans.rerankers)
+        if reason is not None:
+            reasons.append(f"{row.rerank}: {reason}")
+    return reasons
 
 
-def _missing(kind: registry.Kind, name: str, plans: dict[str, str]) -> Iterator[str]:
-    if ".py" in name:  # a user's file; running it will tell
-        return
+def _reason(kind: registry.Kind, name: str, plans: Mapping[str, str]) -> str | None:
+    """Return why a plug-in cannot be used, None if it can."""
+    if ".py" in name:
+        # A user's file: whether it works shows when it runs.
+        return None
     known = {entry.name: entry for entry in registry.entries(kind)}
     if name in known:
-        if problem := registry.unavailable_reason(known[name]):
-            yield problem.removeprefix("not available: ")
-    elif name in plans:
-        yield plans[name]
-    else:
-        raise unknown_name(kind, name, {*known, *plans})
+        problem = registry.unavailable_reason(known[name])
+        if not problem:
+            return None
+        return problem.removeprefix("not available: ")
+    if name in plans:
+        return plans[name]
+    raise unknown_name(kind, name, {*known, *plans})
 
 
-def _missing_ablations(row: Row, plans: Planned) -> Iterator[str]:
+def _missing_ablations(row: Row, plans: Planned) -> list[str]:
+    """Return a reason for each ablation that is planned but not built."""
     if not row.ablation:
-        return
-    built = {entry.name: entry for entry in registry.entries("method")}
-    if row.method in built and registry.unavailable_reason(built[row.method]):
-        return  # it cannot be asked for its ablations; the row says why already
-    known = registry.get_method(row.method).ablations if row.method in built or ".py" in row.method else {}
-    to_come = plans.ablations.get(row.method, [])
+        return []
+    methods = {entry.name: entry for entry in registry.entries("method")}
+    if row.method in methods and registry.unavailable_reason(methods[row.method]):
+        # It cannot be imported, so its ablations are not known; the row has the reason already.
+        return []
+
+    known: Mapping[str, object] = {}
+    if row.method in methods or ".py" in row.method:
+        known = registry.get_method(row.method).ablations
+    planned_names = plans.ablations.get(row.method, [])
+
+    reasons = []
     for name in row.ablation:
-        if name not in known and name not in to_come:
-            raise unknown_name(f"ablation of {row.method}:", name, {*known, *to_come})
-        if name not in known:
-            yield f"ablation {name}: not built yet"
+        if name in known:
+            continue
+        if name not in planned_names:
+            raise unknown_name(f"ablation of {row.method}:", name, {*known, *planned_names})
+        reasons.append(f"ablation {name}: not built yet")
+    return reasons

@@ -1,7 +1,7 @@
 """Does what a paper concludes hold on our runs? Each claim is one or more differences, tested by paired bootstrap.
 
 All differences that a file claims are corrected together (Holm): the more is claimed, the more it takes to say that
-something holds. What the test cannot decide is called undecided, with a guess at how many test points would do.
+something holds. What the test cannot decide is called undecided, with an estimate of how many test points would do.
 """
 
 from __future__ import annotations
@@ -17,12 +17,17 @@ from xcbench.report import paper
 from xcbench.report.availability import check, unavailable
 from xcbench.report.columns import column
 from xcbench.report.experiments import Claim, Experiment
-from xcbench.report.grid import NOTHING, Grid, Notes, Text
+from xcbench.report.grid import EMPTY_CELL, Grid, Notes, Text
 from xcbench.report.scores import DatasetRuns, ScoreTable
 from xcbench.report.tables import ALPHA, runnable
 
+POWER = 0.8
+"""The chance that a difference is found with as many test points as an undecided finding asks for."""
+
 
 class Verdict(Enum):
+    """What came of testing a difference."""
+
     HOLDS = "holds"
     FAILS = "does not hold"
     UNDECIDED = "undecided at this sample size"
@@ -31,7 +36,7 @@ class Verdict(Enum):
 
 @dataclass(frozen=True)
 class Finding:
-    """What came of one difference that a claim is about."""
+    """One difference that a claim is about, and what came of testing it."""
 
     claim: Claim
     dataset: str
@@ -44,77 +49,135 @@ class Finding:
     high: float = math.nan
     p_value: float = math.nan
     """Holm-corrected over the file."""
-    why: str = ""
+    reason: str = ""
+    """Why the verdict is undecided or not available."""
     published: tuple[float, ...] = ()
     """The same difference in the paper's figures, on each of the paper's datasets."""
 
     @property
-    def what(self) -> str:
+    def description(self) -> str:
         """The difference in words."""
-        gains, losses = ([row for row, w in self.weights.items() if w * sign > 0] for sign in (1, -1))
         if len(self.weights) == 2:
-            return f"{gains[0]} vs {losses[0]}"
-        first, second = self.claim.gain, self.claim.exceeds
-        return f"({first[0]} vs {first[1]}) vs ({second[0]} vs {second[1]})"
+            better = next(row for row, weight in self.weights.items() if weight > 0)
+            worse = next(row for row, weight in self.weights.items() if weight < 0)
+            return f"{better} vs {worse}"
+        gain = self.claim.gain
+        exceeds = self.claim.exceeds
+        return f"({gain[0]} vs {gain[1]}) vs ({exceeds[0]} vs {exceeds[1]})"
 
 
-def judge_claims(experiment: Experiment, shelves: Sequence[DatasetRuns], seeds: Sequence[int]) -> list[Finding]:
-    """Every claim of an experiment on every dataset in its scope, with what the store holds."""
+def judge_claims(
+    experiment: Experiment,
+    dataset_runs: Sequence[DatasetRuns],
+    seeds: Sequence[int],
+) -> list[Finding]:
+    """Test every claim of an experiment on every dataset in its scope, with what the store holds.
+
+    Parameters
+    ----------
+    experiment
+        The table or figure whose claims to test.
+    dataset_runs
+        The datasets, each with the store of its runs.
+    seeds
+        The seeds to average over.
+    """
     check(experiment)
-    metrics = list(dict.fromkeys(metric for claim in experiment.claims for metric in claim.metrics))
-    findings = []
-    for shelf in shelves:
-        records = {row.label: list(shelf.records(row, seeds).values()) for row in runnable(experiment)}
-        judge = ScoreTable(shelf.data, records, [column(metric) for metric in metrics])
-        findings += [_find(question, experiment, judge) for question in _questions(experiment, shelf)]
-    return _corrected(findings)
-
-
-judge_claims.__test__ = False  # type: ignore[attr-defined]  # pytest collects by name
-
-
-def _questions(experiment: Experiment, shelf: DatasetRuns) -> Iterator[Finding]:
-    name = shelf.data.name
+    metrics: list[str] = []
     for claim in experiment.claims:
-        if claim.datasets and name.lower() not in (scope.lower() for scope in claim.datasets):
+        metrics += [metric for metric in claim.metrics if metric not in metrics]
+    columns = [column(metric) for metric in metrics]
+
+    findings: list[Finding] = []
+    for runs in dataset_runs:
+        records = {row.label: list(runs.records(row, seeds).values()) for row in runnable(experiment)}
+        scores = ScoreTable(runs.data, records, columns)
+        questions = _questions(experiment, runs.data.name)
+        findings += [_test(question, experiment, scores) for question in questions]
+    return _decided_together(findings)
+
+
+def _questions(experiment: Experiment, dataset: str) -> Iterator[Finding]:
+    """Yield every difference that is claimed for a dataset, not yet tested."""
+    for claim in experiment.claims:
+        if not _is_about(claim, dataset):
             continue
         for metric in claim.metrics:
-            for weights in _differences(claim):
+            for weights in claimed_differences(claim):
                 published = published_differences(experiment, claim, metric, weights)
-                yield Finding(claim, name, metric, weights, Verdict.UNDECIDED, published=tuple(published.values()))
+                yield Finding(
+                    claim=claim,
+                    dataset=dataset,
+                    metric=metric,
+                    weights=weights,
+                    verdict=Verdict.UNDECIDED,
+                    published=tuple(published.values()),
+                )
 
 
-def _differences(claim: Claim) -> Iterator[dict[str, float]]:
+def _is_about(claim: Claim, dataset: str) -> bool:
+    """Return whether a claim is made for a dataset: one without a scope is made for all."""
+    if not claim.datasets:
+        return True
+    return dataset.lower() in [name.lower() for name in claim.datasets]
+
+
+def claimed_differences(claim: Claim) -> Iterator[dict[str, float]]:
+    """Yield the differences that a claim says are positive, each as rows and their signs."""
     if claim.better is not None:
-        yield from ({claim.better: 1.0, worse: -1.0} for worse in claim.worse)
+        for worse in claim.worse:
+            yield {claim.better: 1.0, worse: -1.0}
         return
+
     weights: dict[str, float] = {}
-    for row, sign in zip((*claim.gain, *claim.exceeds), (1.0, -1.0, -1.0, 1.0), strict=True):
+    signs = (1.0, -1.0, -1.0, 1.0)
+    for row, sign in zip((*claim.gain, *claim.exceeds), signs, strict=True):
         weights[row] = weights.get(row, 0.0) + sign
     yield weights
 
 
 def published_differences(
-    experiment: Experiment, claim: Claim, metric: str, weights: Mapping[str, float]
+    experiment: Experiment,
+    claim: Claim,
+    metric: str,
+    weights: Mapping[str, float],
 ) -> dict[str, float]:
-    """The difference in the paper's own figures, by dataset, where it prints all that it takes."""
-    found = {}
+    """Return a difference in the paper's own figures, by dataset, where it prints all that it takes.
+
+    Parameters
+    ----------
+    experiment
+        The table or figure.
+    claim
+        The claim that the difference belongs to; its scope decides about which datasets.
+    metric
+        The name of the metric.
+    weights
+        The difference, as rows and their signs.
+    """
+    result = {}
     for dataset in paper.datasets(experiment):
-        if claim.datasets and dataset not in (scope.lower() for scope in claim.datasets):
+        if not _is_about(claim, dataset):
             continue
-        figures = [(w, paper.figure(experiment, dataset, row, metric)) for row, w in weights.items()]
-        if all(figure is not None and figure.value is not None for _, figure in figures):
-            found[dataset] = sum(w * figure.value for w, figure in figures if figure and figure.value is not None)
-    return found
+        terms = []
+        for row, weight in weights.items():
+            figure = paper.figure(experiment, dataset, row, metric)
+            if figure is not None and figure.value is not None:
+                terms.append(weight * figure.value)
+        if len(terms) == len(weights):
+            result[dataset] = sum(terms)
+    return result
 
 
-def _find(question: Finding, experiment: Experiment, judge: ScoreTable) -> Finding:
+def _test(question: Finding, experiment: Experiment, scores: ScoreTable) -> Finding:
+    """Return the finding with its difference, interval and raw p-value; or with why there is none."""
     for label in question.weights:
-        if not judge.has(label, question.metric):
+        if not scores.has(label, question.metric):
             reason = unavailable(experiment.row(label)) or f"{label} has not been run on {question.dataset}"
-            return replace(question, verdict=Verdict.UNAVAILABLE, why=reason)
+            return replace(question, verdict=Verdict.UNAVAILABLE, reason=reason)
+
     margin = question.claim.margin
-    result = judge.contrast(question.metric, question.weights, margin)
+    result = scores.contrast(question.metric, question.weights, margin)
     return replace(
         question,
         difference=result.difference + margin,
@@ -124,73 +187,140 @@ def _find(question: Finding, experiment: Experiment, judge: ScoreTable) -> Findi
     )
 
 
-def _corrected(findings: Sequence[Finding]) -> list[Finding]:
-    """Verdicts from p-values that are corrected for how many differences the file claims."""
-    tested = [finding for finding in findings if finding.verdict is not Verdict.UNAVAILABLE]
-    corrected = iter(holm([finding.p_value for finding in tested]) if tested else [])
-    return [
-        finding if finding.verdict is Verdict.UNAVAILABLE else _decided(finding, next(corrected))
-        for finding in findings
-    ]
+def _decided_together(findings: Sequence[Finding]) -> list[Finding]:
+    """Return findings with verdicts, from p-values that are corrected for how many differences the file claims."""
+    p_values = [finding.p_value for finding in findings if finding.verdict is not Verdict.UNAVAILABLE]
+    if not p_values:
+        return list(findings)
+
+    corrected = iter(holm(p_values))
+    result = []
+    for finding in findings:
+        if finding.verdict is Verdict.UNAVAILABLE:
+            result.append(finding)
+        else:
+            result.append(_decided(finding, next(corrected)))
+    return result
 
 
 def _decided(finding: Finding, p_value: float) -> Finding:
-    beyond = finding.difference - finding.claim.margin
-    if p_value <= ALPHA:
-        return replace(finding, p_value=p_value, verdict=Verdict.HOLDS if beyond > 0 else Verdict.FAILS)
-    return replace(finding, p_value=p_value, verdict=Verdict.UNDECIDED, why=_more_points(finding))
+    """Return a finding with the verdict that follows from its corrected p-value."""
+    if p_value > ALPHA:
+        return replace(finding, p_value=p_value, verdict=Verdict.UNDECIDED, reason=_more_points(finding))
+    if finding.difference - finding.claim.margin > 0:
+        return replace(finding, p_value=p_value, verdict=Verdict.HOLDS)
+    return replace(finding, p_value=p_value, verdict=Verdict.FAILS)
 
 
 def _more_points(finding: Finding) -> str:
-    """How many times as many test points it would take if the difference is what it seems to be."""
+    """Return how many times as many test points it would take if the difference is what it seems to be."""
     half_width = (finding.high - finding.low) / 2
     beyond = abs(finding.difference - finding.claim.margin)
     if not beyond or not half_width:
         return "no difference at all"
+
     error = half_width / NormalDist().inv_cdf(0.975)
-    needed = NormalDist().inv_cdf(0.975) + NormalDist().inv_cdf(0.8)
+    needed = NormalDist().inv_cdf(0.975) + NormalDist().inv_cdf(POWER)
     times = (needed * error / beyond) ** 2
     if times > 100:
         return "next to no difference"
-    shown = f"{times:.0f}" if times >= 10 else f"{max(times, 1.1):.1f}"
+    if times >= 10:
+        shown = f"{times:.0f}"
+    else:
+        shown = f"{max(times, 1.1):.1f}"
     return f"a difference of this size would need about {shown} times as many test points"
-
-
-def claims_grid(experiment: Experiment, findings: Sequence[Finding]) -> Grid:
-    """Findings as a table, the sentence of each claim once, above what is tested of it."""
-    rows: list[tuple[Text, ...]] = []
-    notes = Notes()
-    several = len({finding.dataset for finding in findings}) > 1
-    for number, claim in enumerate(experiment.claims, 1):
-        of_claim = [finding for finding in findings if finding.claim is claim]
-        if of_claim:
-            rows.append((Text(f"{number}. {claim.says}"), *[Text("")] * (len(_HEADER) - 1)))
-            rows += [_finding_row(finding, several, notes) for finding in of_claim]
-    count = {verdict: sum(finding.verdict is verdict for finding in findings) for verdict in Verdict}
-    summary = ", ".join(f"{verdict.value}: {number}" for verdict, number in count.items() if number)
-    legend = (
-        f"{summary or 'no claim is about these datasets'}.",
-        "ours, paper: difference in percentage points; the paper's on its own datasets.",
-        f"Paired bootstrap over test points, 95% intervals, p Holm-corrected over the differences tested, {ALPHA:.0%}.",
-    )
-    datasets = ", ".join(dict.fromkeys(finding.dataset for finding in findings))
-    return Grid(f"Claims of {experiment.name} ({datasets})", _HEADER, tuple(rows), tuple(notes.texts), legend)
 
 
 _HEADER = ("", "metric", "paper", "ours", "95% interval", "p", "verdict")
 
 
-def _finding_row(finding: Finding, several: bool, notes: Notes) -> tuple[Text, ...]:
-    what = f"   {finding.what}{f' ({finding.dataset})' if several else ''}"
-    if finding.claim.margin:
-        what += f", by more than {finding.claim.margin:g}"
-    published = NOTHING
-    if finding.published:
-        low, high = min(finding.published), max(finding.published)
-        published = f"{low:+.2f}" if low == high else f"{low:+.2f} .. {high:+.2f}"
-    ours, interval, p_value = NOTHING, NOTHING, NOTHING
+def claims_grid(experiment: Experiment, findings: Sequence[Finding]) -> Grid:
+    """Return findings as a table, the sentence of each claim once, above what is tested of it.
+
+    Parameters
+    ----------
+    experiment
+        The table or figure that makes the claims.
+    findings
+        What `judge_claims` returned.
+    """
+    datasets = list(dict.fromkeys(finding.dataset for finding in findings))
+    notes = Notes()
+    rows: list[tuple[Text, ...]] = []
+    for number, claim in enumerate(experiment.claims, 1):
+        findings_of_claim = [finding for finding in findings if finding.claim is claim]
+        if not findings_of_claim:
+            continue
+        empty = [Text("")] * (len(_HEADER) - 1)
+        rows.append((Text(f"{number}. {claim.says}"), *empty))
+        rows += [_finding_row(finding, notes, with_dataset=len(datasets) > 1) for finding in findings_of_claim]
+
+    legend = (
+        f"{_summary(findings)}.",
+        "ours, paper: difference in percentage points; the paper's on its own datasets.",
+        f"Paired bootstrap over test points, 95% intervals, p Holm-corrected over the differences tested, {ALPHA:.0%}.",
+    )
+    title = f"Claims of {experiment.name} ({', '.join(datasets)})"
+    return Grid(title, _HEADER, tuple(rows), tuple(notes.texts), legend)
+
+
+def _summary(findings: Sequence[Finding]) -> str:
+    """Return how often each verdict was given."""
+    counts = []
+    for verdict in Verdict:
+        number = sum(finding.verdict is verdict for finding in findings)
+        if number:
+            counts.append(f"{verdict.value}: {number}")
+    return ", ".join(counts) or "no claim is about these datasets"
+
+
+def _finding_row(
+    finding: Finding,
+    notes: Notes,
+    with_dataset: bool,
+) -> tuple[Text, ...]:
+    ours = EMPTY_CELL
+    interval = EMPTY_CELL
+    p_value = EMPTY_CELL
     if finding.verdict is not Verdict.UNAVAILABLE:
-        ours, interval = f"{finding.difference:+.2f}", f"{finding.low:+.2f} .. {finding.high:+.2f}"
-        p_value = f"{finding.p_value:.2g}" if finding.p_value >= 0.001 else "<0.001"
-    verdict = Text(finding.verdict.value, note=notes.number(finding.why) if finding.why else None)
-    return (*(Text(text) for text in (what, finding.metric, published, ours, interval, p_value)), verdict)
+        ours = f"{finding.difference:+.2f}"
+        interval = f"{finding.low:+.2f} .. {finding.high:+.2f}"
+        p_value = _shown_p_value(finding.p_value)
+
+    note = None
+    if finding.reason:
+        note = notes.number(finding.reason)
+    return (
+        Text(_shown_difference(finding, with_dataset)),
+        Text(finding.metric),
+        Text(_shown_published(finding.published)),
+        Text(ours),
+        Text(interval),
+        Text(p_value),
+        Text(finding.verdict.value, note=note),
+    )
+
+
+def _shown_difference(finding: Finding, with_dataset: bool) -> str:
+    text = f"   {finding.description}"
+    if with_dataset:
+        text += f" ({finding.dataset})"
+    if finding.claim.margin:
+        text += f", by more than {finding.claim.margin:g}"
+    return text
+
+
+def _shown_published(published: Sequence[float]) -> str:
+    if not published:
+        return EMPTY_CELL
+    low = min(published)
+    high = max(published)
+    if low == high:
+        return f"{low:+.2f}"
+    return f"{low:+.2f} .. {high:+.2f}"
+
+
+def _shown_p_value(p_value: float) -> str:
+    if p_value < 0.001:
+        return "<0.001"
+    return f"{p_value:.2g}"

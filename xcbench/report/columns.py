@@ -9,49 +9,71 @@ from xcbench.errors import InputError, unknown_name
 from xcbench.evaluation import parse_metric
 from xcbench.runner.store import Record
 
+ValueOf = Callable[[Record], float | None]
+
 
 @dataclass(frozen=True)
 class Column:
-    """How a figure is called, read and shown. Without `read` it is computed from stored predictions."""
+    """What a figure is called, where it comes from and how it is shown."""
 
     name: str
     title: str
     digits: int = 2
     lower_is_better: bool = False
-    read: Callable[[Record], float | None] | None = None
+    value_of: ValueOf | None = None
+    """Reads the figure from a record, None where it has none. Metrics are computed from stored hits instead."""
+
+    @property
+    def is_metric(self) -> bool:
+        """Whether the figure is computed over test points, so that it has intervals and can be tested."""
+        return self.value_of is None
 
     def show(self, value: float) -> str:
+        """Return a figure as text."""
         return f"{value:.{self.digits}f}"
 
 
-def _quantity(name: str) -> Callable[[Record], float | None]:
-    def read(record: Record) -> float | None:
-        value = record.reported.get(name)
-        return float(value) if isinstance(value, int | float) else None
-
-    return read
+def _train_seconds(record: Record) -> float:
+    return record.train_seconds
 
 
-_READ = (
-    Column("train_s", "train s", 2, True, lambda record: record.train_seconds),
-    Column(
-        "predict_ms", "predict ms", 3, True, lambda record: 1000 * record.predict_seconds / max(1, record.test_points)
-    ),
-    Column("model_mb", "model MB", 1, True, lambda record: record.model_bytes / 1e6),
-    Column("memory_mb", "peak MB", 0, True, lambda record: record.peak_memory / 1e6),
-    Column("LMI", "LMI %", 2, True, _quantity("LMI")),
-)
-READ = {column.name: column for column in _READ}
+def _predict_milliseconds(record: Record) -> float:
+    return 1000 * record.predict_seconds / max(1, record.test_points)
+
+
+def _model_megabytes(record: Record) -> float:
+    return record.model_bytes / 1e6
+
+
+def _memory_megabytes(record: Record) -> float:
+    return record.peak_memory / 1e6
+
+
+def _information_loss(record: Record) -> float | None:
+    value = record.reported.get("LMI")
+    if isinstance(value, int | float):
+        return float(value)
+    return None
+
+
+RECORDED = {
+    "train_s": Column("train_s", "train s", 2, True, _train_seconds),
+    "predict_ms": Column("predict_ms", "predict ms", 3, True, _predict_milliseconds),
+    "model_mb": Column("model_mb", "model MB", 1, True, _model_megabytes),
+    "memory_mb": Column("memory_mb", "peak MB", 0, True, _memory_megabytes),
+    "LMI": Column("LMI", "LMI %", 2, True, _information_loss),
+}
+"""Columns that are read from records, by name."""
 
 
 def column(name: str) -> Column:
-    """The column of that name; an unknown one is an error that names the nearest."""
-    if name in READ:
-        return READ[name]
+    """Return the column of a name: one of `RECORDED`, or a metric. An unknown name is an `InputError`."""
+    if name in RECORDED:
+        return RECORDED[name]
     try:
         metric = str(parse_metric(name))
     except InputError as error:
         if "@" in name:
             raise
-        raise unknown_name("metric", name, [*READ, "P@1", "nDCG@5", "PSP@1", "R@10", "C@5"]) from error
+        raise unknown_name("metric", name, [*RECORDED, "P@1", "nDCG@5", "PSP@1", "R@10", "C@5"]) from error
     return Column(metric, metric)

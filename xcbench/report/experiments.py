@@ -1,21 +1,23 @@
 """A paper's table or figure as data: what its rows run, what it measures, and what the paper concludes from it.
 
-Each is a YAML file below `experiments/`, named by its path: `eclare/table5`. A user's own file is named by its path
-on disk. This module reads them; `tables` runs and fills them, `claims` tests what they claim.
+Each is a YAML file below `experiments/`, named by its path there: `eclare/table5`. A user's own file is named by its
+path on disk. This module reads them; `tables` runs and fills them, `claims` tests what they claim.
 """
 
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from importlib import metadata, resources
 from pathlib import Path
 from typing import Any, Literal
 
+from xcbench.defaults import DEFAULT_DATASET
 from xcbench.errors import InputError, unknown_name
 from xcbench.report.typed_yaml import read_yaml
-from xcbench.runner.spec import DEFAULT_DATASET, RunSpec
+from xcbench.runner.spec import RunSpec
 
 _log = logging.getLogger(__name__)
 
@@ -38,6 +40,8 @@ class Row:
     x: float | None = None
     """In a figure of lines: where on the horizontal axis."""
     note: str = ""
+    shared_note: str | None = None
+    """The name of a note in `experiments/notes.yaml`, where many rows have the same; `load` makes it the note."""
 
     def __post_init__(self) -> None:
         if self.ensemble < 1:
@@ -45,10 +49,11 @@ class Row:
 
     @property
     def paper_row(self) -> str:
+        """What the paper calls this row."""
         return self.paper or self.label
 
     def spec(self, dataset: str, seed: int) -> RunSpec:
-        """The run behind this row on one dataset with one seed."""
+        """Return the run of this row on one dataset with one seed."""
         return RunSpec(
             method=self.method,
             dataset=dataset,
@@ -81,17 +86,21 @@ class Claim:
     """Where the paper draws this conclusion, if not on all its datasets; the claim is tested only there."""
 
     def __post_init__(self) -> None:
-        pair = self.better is not None and bool(self.worse)
-        interaction = len(self.gain) == 2 and len(self.exceeds) == 2
-        if pair == interaction or (not pair and (self.better or self.worse)) or (pair and (self.gain or self.exceeds)):
+        names_rows = self.better is not None or bool(self.worse)
+        names_gains = bool(self.gain) or bool(self.exceeds)
+        is_pair = self.better is not None and bool(self.worse) and not names_gains
+        is_comparison_of_gains = len(self.gain) == 2 and len(self.exceeds) == 2 and not names_rows
+        if not is_pair and not is_comparison_of_gains:
             raise ValueError("a claim has either `better` and `worse`, or two rows in `gain` and two in `exceeds`")
         if self.better in self.worse:
             raise ValueError(f"a claim compares different rows, but {self.better!r} stands on both sides")
 
     @property
     def rows(self) -> tuple[str, ...]:
-        first = () if self.better is None else (self.better,)
-        return (*first, *self.worse, *self.gain, *self.exceeds)
+        """The labels of all rows that the claim is about."""
+        if self.better is None:
+            return (*self.gain, *self.exceeds)
+        return (self.better, *self.worse)
 
 
 @dataclass(frozen=True)
@@ -128,60 +137,114 @@ class Experiment:
 
     def __post_init__(self) -> None:
         labels = [row.label for row in self.rows]
-        if not labels and (self.figure is None or self.figure.kind != "frequency"):
+        shows_only_data = self.figure is not None and self.figure.kind == "frequency"
+        if not labels and not shows_only_data:
             raise ValueError("an experiment needs at least one row")
-        if twice := sorted({label for label in labels if labels.count(label) > 1}):
-            raise ValueError(f"two rows are called {twice[0]!r}")
-        if not self.datasets or not self.seeds:
-            raise ValueError("an experiment needs at least one dataset and one seed")
-        if len(set(self.seeds)) != len(self.seeds) or min(self.seeds) < 0:
-            raise ValueError(f"seeds are different whole numbers from 0 up, got {list(self.seeds)}")
         if labels and not self.metrics:
             raise ValueError("an experiment with rows needs at least one metric")
-        for where, named in [("reference", (self.reference,)), *(("claim", claim.rows) for claim in self.claims)]:
-            for label in named:
-                if label is not None and label not in labels:
-                    raise ValueError(f"{where}: {unknown_name('row', label, labels)}")
+        if not self.datasets or not self.seeds:
+            raise ValueError("an experiment needs at least one dataset and one seed")
+        if not _are_seeds(self.seeds):
+            raise ValueError(f"seeds are different whole numbers from 0 up, got {list(self.seeds)}")
+
+        repeated = sorted({label for label in labels if labels.count(label) > 1})
+        if repeated:
+            raise ValueError(f"two rows are called {repeated[0]!r}")
+        if self.reference is not None:
+            _check_row("reference", self.reference, labels)
+        for claim in self.claims:
+            for label in claim.rows:
+                _check_row("claim", label, labels)
 
     def row(self, label: str) -> Row:
+        """Return the row with this label."""
         return next(row for row in self.rows if row.label == label)
 
 
+def _check_row(where: str, label: str, labels: Sequence[str]) -> None:
+    if label not in labels:
+        raise ValueError(f"{where}: {unknown_name('row', label, labels)}")
+
+
+def _are_seeds(seeds: Sequence[int]) -> bool:
+    return len(set(seeds)) == len(seeds) and min(seeds) >= 0
+
+
 def folder() -> Path:
-    """Where the shipped experiments are: beside the sources, or inside the installed package."""
+    """Return where the shipped experiments are: beside the sources, or inside the installed package."""
     return Path(str(resources.files("xcbench.experiments")))
 
 
 def names() -> list[str]:
-    """Every experiment that has a name: papers in alphabetical order, tables before figures."""
-    found = [f"{group}/{path.stem}" for group, place in _groups().items() for path in place.glob("*.yaml")]
-    return sorted(found, key=_by_group_and_number)
+    """Return the names of all experiments: papers in alphabetical order, tables before figures."""
+    result = []
+    for group, group_folder in _groups().items():
+        result += [f"{group}/{path.stem}" for path in group_folder.glob("*.yaml")]
+    return sorted(result, key=_by_group_and_number)
 
 
 def load(name: str) -> Experiment:
-    """The experiment of that name (`eclare/table5`), or in that file."""
+    """Read an experiment.
+
+    Parameters
+    ----------
+    name
+        The name of a shipped one (`eclare/table5`), or the path of a YAML file.
+    """
     if name.endswith((".yaml", ".yml")):
         path = Path(name)
-        return read_yaml(path, Experiment, name=path.stem)
+        return _with_notes(read_yaml(path, Experiment, name=path.stem))
     known = names()
     if name not in known:
         raise unknown_name("table or figure", name, known)
     group, _, stem = name.partition("/")
-    return read_yaml(_groups()[group] / f"{stem}.yaml", Experiment, name=name)
+    return _with_notes(read_yaml(_groups()[group] / f"{stem}.yaml", Experiment, name=name))
+
+
+def _with_notes(experiment: Experiment) -> Experiment:
+    """Return the experiment with the text of each shared note in place of its name."""
+    rows = [_with_note(row) for row in experiment.rows]
+    return replace(experiment, rows=tuple(rows))
+
+
+def _with_note(row: Row) -> Row:
+    if row.shared_note is None:
+        return row
+    notes = shared_notes()
+    if row.shared_note not in notes:
+        raise InputError(f"row {row.label!r}: {unknown_name('shared note', row.shared_note, notes)}")
+    return replace(row, note=notes[row.shared_note], shared_note=None)
+
+
+@dataclass(frozen=True)
+class _SharedNotes:
+    notes: dict[str, str]
+
+
+@lru_cache(maxsize=1)
+def shared_notes() -> dict[str, str]:
+    """Return the notes that rows of several tables have, by name: `experiments/notes.yaml`."""
+    return read_yaml(folder() / "notes.yaml", _SharedNotes).notes
 
 
 def _groups() -> dict[str, Path]:
-    """The folders of experiments by name: one a paper, and those that entry points in `xcbench.tables` name.
+    """Return the folders of experiments by name: one per paper, and those that entry points name.
 
     A folder of ours with code in it is no paper: `search/` lists how defaults were chosen.
     """
-    theirs = {point.name: _folder_of(point) for point in metadata.entry_points(group="xcbench.tables")}
-    papers = (p for p in folder().iterdir() if any(p.glob("*.yaml")) and not any(p.glob("*.py")))
-    ours = {place.name: place for place in papers}
-    return {name: place for name, place in theirs.items() if place is not None} | ours
+    groups = {}
+    for point in metadata.entry_points(group="xcbench.tables"):
+        group_folder = _folder_of(point)
+        if group_folder is not None:
+            groups[point.name] = group_folder
+    for group_folder in folder().iterdir():
+        if any(group_folder.glob("*.yaml")) and not any(group_folder.glob("*.py")):
+            groups[group_folder.name] = group_folder
+    return groups
 
 
 def _folder_of(point: metadata.EntryPoint) -> Path | None:
+    """Return the folder that an entry point names; None, with a warning, if there is none."""
     try:
         return Path(str(resources.files(point.value)))
     except (ImportError, TypeError) as error:
@@ -204,21 +267,22 @@ class Planned:
 
 @lru_cache(maxsize=1)
 def planned() -> Planned:
+    """Return the names that `experiments/planned.yaml` lists."""
     return read_yaml(folder() / "planned.yaml", Planned)
 
 
 def _by_group_and_number(name: str) -> tuple[str, bool, int, str]:
     group, _, place = name.partition("/")
-    digits = "".join(c for c in place if c.isdigit())
+    digits = "".join(character for character in place if character.isdigit())
     return group, not place.startswith("table"), int(digits or 0), place
 
 
 def parse_seeds(text: str) -> tuple[int, ...]:
-    """`0,1,2` as seeds."""
+    """Return the seeds in a text such as `0,1,2`; anything else is an `InputError`."""
     try:
         seeds = tuple(int(part) for part in text.split(","))
     except ValueError:
         raise InputError(f"seeds are whole numbers with commas between them, as in 0,1,2; got {text!r}") from None
-    if len(set(seeds)) != len(seeds) or min(seeds) < 0:
+    if not _are_seeds(seeds):
         raise InputError(f"seeds are different whole numbers from 0 up, got {text!r}")
     return seeds

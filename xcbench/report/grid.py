@@ -1,4 +1,4 @@
-"""A table of texts, and the forms it can take: plain text, Markdown, LaTeX and HTML.
+"""A table of texts, and the formats it can be written in: plain text, Markdown, LaTeX and HTML.
 
 Nothing here knows what the figures mean; `render` decides that.
 """
@@ -12,16 +12,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-NOTHING = "–"
+EMPTY_CELL = "–"
 
 
 class Notes:
-    """Footnotes, each said once and numbered from 1."""
+    """Footnotes, each printed once and numbered from 1."""
 
     def __init__(self) -> None:
         self.texts: list[str] = []
 
     def number(self, text: str) -> int:
+        """Return the number of a footnote, which is added if it is new."""
         if text not in self.texts:
             self.texts.append(text)
         return self.texts.index(text) + 1
@@ -40,19 +41,27 @@ class Text:
 
     @property
     def body(self) -> str:
+        """The figure and its spread."""
         return f"{self.figure} {self.spread}".rstrip()
 
     @property
     def mark(self) -> str:
-        kind = " *" if self.best else " =" if self.tied else ""
-        return kind + ("" if self.note is None else f" [{self.note}]")
+        """What follows the figure in plain text: `*` or `=`, and the number of a footnote."""
+        mark = ""
+        if self.best:
+            mark = " *"
+        elif self.tied:
+            mark = " ="
+        if self.note is not None:
+            mark += f" [{self.note}]"
+        return mark
 
 
 @dataclass(frozen=True)
 class Grid:
     """A title, a header, rows of cells (the first cell of a row is its name), numbered footnotes and a legend.
 
-    A legend names the marks as `{best}` and `{tied}`; each form puts in how it shows them.
+    A legend names the marks as `{best}` and `{tied}`; each format puts in how it shows them.
     """
 
     title: str
@@ -62,69 +71,93 @@ class Grid:
     legend: tuple[str, ...] = ()
 
     def legend_with(self, best: str, tied: str) -> list[str]:
+        """Return the sentences of the legend with the names of the two marks."""
         return [sentence.format(best=best, tied=tied) for sentence in self.legend]
 
 
-def show(grids: Sequence[Grid], form: Literal["text", "md", "latex", "html"], title: str) -> str:
-    """Grids in one of the forms; the title is that of the page, where there is one."""
-    if form == "html":
-        return as_html(grids, title)
-    return {"text": as_text, "md": as_markdown, "latex": as_latex}[form](grids)
+def show(
+    grids: Sequence[Grid],
+    form: Literal["text", "md", "latex", "html"],
+    title: str,
+) -> str:
+    """Return grids as text in one of the formats.
+
+    Parameters
+    ----------
+    grids
+        The tables.
+    form
+        The format.
+    title
+        The title of the page, which only HTML has.
+    """
+    if form == "text":
+        return as_text(grids)
+    if form == "md":
+        return as_markdown(grids)
+    if form == "latex":
+        return as_latex(grids)
+    return as_html(grids, title)
 
 
 def as_text(grids: Sequence[Grid]) -> str:
-    """For a terminal: columns aligned, marks `*` and `=`."""
+    """Return grids for a terminal: columns aligned, marks `*` and `=`."""
     return "\n\n".join(_text(grid) for grid in grids) + "\n"
 
 
 def _text(grid: Grid) -> str:
-    columns = [_text_column(grid, c) for c in range(len(grid.header))]
+    columns = [_text_column(grid, number) for number in range(len(grid.header))]
     lines = ["  ".join(cells).rstrip() for cells in zip(*columns, strict=True)]
-    rule = "-" * max(map(_width, lines))
+    rule = "-" * max(_width(line) for line in lines)
+
     out = [grid.title, "", lines[0], rule, *lines[1:]]
-    out += [""] if grid.notes or grid.legend else []
+    if grid.notes or grid.legend:
+        out.append("")
     out += [f"[{number}] {note}" for number, note in enumerate(grid.notes, 1)]
-    return "\n".join([*out, *grid.legend_with("*", "=")])
+    out += grid.legend_with("*", "=")
+    return "\n".join(out)
 
 
-def _text_column(grid: Grid, c: int) -> list[str]:
-    """One column, header first, padded. Marks hang to the right, so that the figures stand under each other."""
-    cells = [row[c] for row in grid.rows]
-    body = max((_width(cell.body) for cell in cells), default=0)
-    mark = max((_width(cell.mark) for cell in cells), default=0)
-    body = max(body, _width(grid.header[c]) - mark)
-    filled = [_pad(cell.body, body, left=c == 0) + _pad(cell.mark, mark, left=True) for cell in cells]
-    return [_pad(grid.header[c], body + mark, left=c == 0), *filled]
+def _text_column(grid: Grid, number: int) -> list[str]:
+    """Return one column, header first, padded. Marks hang to the right, so that the figures are aligned."""
+    cells = [row[number] for row in grid.rows]
+    header = grid.header[number]
+    mark_width = max((_width(cell.mark) for cell in cells), default=0)
+    body_width = max((_width(cell.body) for cell in cells), default=0)
+    body_width = max(body_width, _width(header) - mark_width)
+
+    align = _pad_left
+    if number == 0:
+        align = _pad_right
+    lines = [align(header, body_width + mark_width)]
+    lines += [align(cell.body, body_width) + _pad_right(cell.mark, mark_width) for cell in cells]
+    return lines
 
 
 def _width(text: str) -> int:
-    return sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
+    """Return how many columns of a terminal a text takes: East Asian characters take two."""
+    wide = [character for character in text if unicodedata.east_asian_width(character) in "WF"]
+    return len(text) + len(wide)
 
 
-def _pad(text: str, width: int, left: bool) -> str:
-    space = " " * (width - _width(text))
-    return text + space if left else space + text
+def _pad_left(text: str, width: int) -> str:
+    return " " * (width - _width(text)) + text
+
+
+def _pad_right(text: str, width: int) -> str:
+    return text + " " * (width - _width(text))
 
 
 def as_markdown(grids: Sequence[Grid]) -> str:
-    """For a README: the best figure of a column in bold, those tied with it in italics."""
+    """Return grids for a README: the best figure of a column in bold, those tied with it in italics."""
     return "\n\n".join(_markdown(grid) for grid in grids) + "\n"
 
 
 def _markdown(grid: Grid) -> str:
-    def cell(text: Text) -> str:
-        figure = _escape_markdown(text.figure)
-        figure = f"**{figure}**" if text.best else f"*{figure}*" if text.tied else figure
-        spread = f" {_escape_markdown(text.spread)}" if text.spread else ""
-        return f"{figure}{spread}{'' if text.note is None else f' [{text.note}]'}"
-
-    def line(cells: Sequence[str]) -> str:
-        return f"| {' | '.join(cells)} |"
-
     out = [f"**{_escape_markdown(grid.title)}**", ""]
-    out.append(line([_escape_markdown(name) for name in grid.header]))
-    out.append(line(["---", *["---:"] * (len(grid.header) - 1)]))
-    out += [line([cell(text) for text in row]) for row in grid.rows]
+    out.append(_markdown_line([_escape_markdown(name) for name in grid.header]))
+    out.append(_markdown_line(["---", *["---:"] * (len(grid.header) - 1)]))
+    out += [_markdown_line([_markdown_cell(text) for text in row]) for row in grid.rows]
     for number, note in enumerate(grid.notes, 1):
         out += ["", f"[{number}] {_escape_markdown(note)}"]
     for sentence in grid.legend_with("bold", "italics"):
@@ -132,27 +165,34 @@ def _markdown(grid: Grid) -> str:
     return "\n".join(out)
 
 
+def _markdown_line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _markdown_cell(text: Text) -> str:
+    cell = _escape_markdown(text.figure)
+    if text.best:
+        cell = f"**{cell}**"
+    elif text.tied:
+        cell = f"*{cell}*"
+    if text.spread:
+        cell += f" {_escape_markdown(text.spread)}"
+    if text.note is not None:
+        cell += f" [{text.note}]"
+    return cell
+
+
 def _escape_markdown(text: str) -> str:
     return re.sub(r"([\\`*_|<>\[\]])", r"\\\1", text)
 
 
 def as_latex(grids: Sequence[Grid]) -> str:
-    """For a paper: booktabs, best in bold, tied underlined."""
+    """Return grids for a paper: booktabs, best in bold, tied underlined."""
     head = "% Needs \\usepackage{booktabs}, and \\usepackage{graphicx} for tables wider than the page.\n"
     return head + "\n".join(_latex(grid) for grid in grids)
 
 
 def _latex(grid: Grid) -> str:
-    def cell(text: Text) -> str:
-        figure = escape_latex(text.figure)
-        figure = f"\\textbf{{{figure}}}" if text.best else f"\\underline{{{figure}}}" if text.tied else figure
-        spread = f"{{\\scriptsize\\,{escape_latex(text.spread)}}}" if text.spread else ""
-        note = "" if text.note is None else f"\\textsuperscript{{{text.note}}}"
-        return figure + spread + note
-
-    legend = grid.legend_with("bold", "underlined")
-    notes = [f"\\textsuperscript{{{n}}}{escape_latex(note)}" for n, note in enumerate(grid.notes, 1)]
-    below = " ".join([*notes, *map(escape_latex, legend)])
     lines = [
         "\\begin{table}",
         "\\centering",
@@ -160,15 +200,35 @@ def _latex(grid: Grid) -> str:
         "\\resizebox{\\ifdim\\width>\\linewidth\\linewidth\\else\\width\\fi}{!}{%",
         f"\\begin{{tabular}}{{l{'r' * (len(grid.header) - 1)}}}",
         "\\toprule",
-        " & ".join(escape_latex(name) for name in grid.header) + " \\\\",
+        _latex_line([escape_latex(name) for name in grid.header]),
         "\\midrule",
-        *(" & ".join(cell(text) for text in row) + " \\\\" for row in grid.rows),
-        "\\bottomrule",
-        "\\end{tabular}}",
-        *([f"\\par\\smallskip{{\\footnotesize {below}\\par}}"] if below else []),
-        "\\end{table}",
     ]
+    lines += [_latex_line([_latex_cell(text) for text in row]) for row in grid.rows]
+    lines += ["\\bottomrule", "\\end{tabular}}"]
+
+    below = [f"\\textsuperscript{{{number}}}{escape_latex(note)}" for number, note in enumerate(grid.notes, 1)]
+    below += [escape_latex(sentence) for sentence in grid.legend_with("bold", "underlined")]
+    if below:
+        lines.append(f"\\par\\smallskip{{\\footnotesize {' '.join(below)}\\par}}")
+    lines.append("\\end{table}")
     return "\n".join(lines) + "\n"
+
+
+def _latex_line(cells: Sequence[str]) -> str:
+    return " & ".join(cells) + " \\\\"
+
+
+def _latex_cell(text: Text) -> str:
+    cell = escape_latex(text.figure)
+    if text.best:
+        cell = f"\\textbf{{{cell}}}"
+    elif text.tied:
+        cell = f"\\underline{{{cell}}}"
+    if text.spread:
+        cell += f"{{\\scriptsize\\,{escape_latex(text.spread)}}}"
+    if text.note is not None:
+        cell += f"\\textsuperscript{{{text.note}}}"
+    return cell
 
 
 _LATEX = {
@@ -189,46 +249,63 @@ _LATEX = {
 
 
 def escape_latex(text: str) -> str:
-    """Text that LaTeX prints as it is; a letter that its fonts lack loses its accent or becomes a question mark."""
-    return "".join(_latex_character(c) for c in text)
+    """Return text that LaTeX prints as it is; a letter that its fonts lack loses its accent or becomes `?`."""
+    return "".join(_latex_character(character) for character in text)
 
 
-def _latex_character(c: str) -> str:
-    if c in _LATEX:
-        return _LATEX[c]
-    if c.isascii():
-        return c if c.isprintable() else " "
-    base = unicodedata.normalize("NFKD", c)[0]
+def _latex_character(character: str) -> str:
+    if character in _LATEX:
+        return _LATEX[character]
+    if character.isascii():
+        if character.isprintable():
+            return character
+        return " "
+    base = unicodedata.normalize("NFKD", character)[0]
     if not (base.isascii() and base.isalnum()):
         return "?"
-    return c if "À" <= c <= "ÿ" else base
+    if "À" <= character <= "ÿ":
+        return character
+    return base
 
 
 def as_html(grids: Sequence[Grid], title: str) -> str:
-    """One page that needs no other file."""
+    """Return one page that needs no other file."""
     body = "\n".join(_html(grid) for grid in grids)
     return _PAGE.replace("@TITLE@", html.escape(title)).replace("@BODY@", body)
 
 
 def _html(grid: Grid) -> str:
-    def cell(text: Text, tag: str) -> str:
-        kind = "best" if text.best else "tied" if text.tied else ""
-        attributes = f' class="{kind}"' if kind else ""
-        attributes += f' title="{html.escape(text.hover)}"' if text.hover else ""
-        spread = f" <small>{html.escape(text.spread)}</small>" if text.spread else ""
-        note = "" if text.note is None else f"<sup>{text.note}</sup>"
-        return f"<{tag}{attributes}><span>{html.escape(text.figure)}</span>{spread}{note}</{tag}>"
-
     head = "".join(f"<th>{html.escape(name)}</th>" for name in grid.header)
-    rows = ["".join([cell(row[0], "th"), *(cell(text, "td") for text in row[1:])]) for row in grid.rows]
-    notes = [f"<sup>{number}</sup> {html.escape(note)}" for number, note in enumerate(grid.notes, 1)]
-    legend = [html.escape(sentence) for sentence in grid.legend_with("bold", "underlined")]
-    below = "".join(f"<p>{line}</p>" for line in [*notes, *legend])
-    body = "\n".join(f"<tr>{row}</tr>" for row in rows)
+    rows = []
+    for name, *figures in grid.rows:
+        cells = [_html_cell(name, "th"), *[_html_cell(text, "td") for text in figures]]
+        rows.append(f"<tr>{''.join(cells)}</tr>")
+    body = "\n".join(rows)
+
+    lines = [f"<sup>{number}</sup> {html.escape(note)}" for number, note in enumerate(grid.notes, 1)]
+    lines += [html.escape(sentence) for sentence in grid.legend_with("bold", "underlined")]
+    below = "".join(f"<p>{line}</p>" for line in lines)
     return (
         f"<section><h2>{html.escape(grid.title)}</h2>\n<table><thead><tr>{head}</tr></thead>\n"
         f"<tbody>\n{body}\n</tbody></table>\n{below}</section>"
     )
+
+
+def _html_cell(text: Text, tag: str) -> str:
+    attributes = ""
+    if text.best:
+        attributes = ' class="best"'
+    elif text.tied:
+        attributes = ' class="tied"'
+    if text.hover:
+        attributes += f' title="{html.escape(text.hover)}"'
+
+    content = f"<span>{html.escape(text.figure)}</span>"
+    if text.spread:
+        content += f" <small>{html.escape(text.spread)}</small>"
+    if text.note is not None:
+        content += f"<sup>{text.note}</sup>"
+    return f"<{tag}{attributes}>{content}</{tag}>"
 
 
 _PAGE = """<!doctype html>

@@ -9,15 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 import scipy.sparse as sp
 
 from xcbench.data import Dataset
-from xcbench.disk import readable_disk_errors
 from xcbench.errors import InputError
-from xcbench.files import atomic_file
 from xcbench.labels.label_graph import LabelGraph
-from xcbench.report.plot_style import INK, canvas, look
-from xcbench.report.plots import FORMS
+from xcbench.report.plot_style import INK, canvas, series_style
+from xcbench.report.plots import FORMATS, save_picture
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -50,87 +49,190 @@ class Neighbourhood:
     """The weights among these neighbours, in their order."""
 
 
-def neighbourhood(data: Dataset, label: str, graph: LabelGraph | None = None, seed: int = 0) -> Neighbourhood:
-    """The neighbours of a label, given by its title or its number, in ECLARE's graph of a dataset."""
-    own, graph = find_label(data, label), graph or LabelGraph()
+def neighbourhood(
+    data: Dataset,
+    label: str,
+    graph: LabelGraph | None = None,
+    seed: int = 0,
+) -> Neighbourhood:
+    """Return the neighbours of a label in ECLARE's graph of a dataset.
+
+    Parameters
+    ----------
+    data
+        The dataset; the graph is made from its training pairs.
+    label
+        The label's title, a part of it, or its number.
+    graph
+        How to make the graph; ECLARE's way by default.
+    seed
+        That of the random walk.
+    """
+    number = find_label(data, label)
+    if graph is None:
+        graph = LabelGraph()
     counts = graph.count(data.train.Y, seed)
     G = graph.normalise(counts)
-    row = slice(G.indptr[own], G.indptr[own + 1])
-    order = np.argsort(-G.data[row], kind="stable")
-    labels, weights, visits = (part[row][order] for part in (G.indices, G.data, counts.data))
-    near = tuple(
-        Neighbour(int(m), _title(data, int(m)), float(w), float(n), int(data.label_frequency[m]))
-        for m, w, n in zip(labels, weights, visits, strict=True)
+
+    row = slice(G.indptr[number], G.indptr[number + 1])
+    nearest_first = np.argsort(-G.data[row], kind="stable")
+    labels = G.indices[row][nearest_first]
+    weights = G.data[row][nearest_first]
+    visits = counts.data[row][nearest_first]
+
+    neighbours = []
+    for other, weight, count in zip(labels.tolist(), weights, visits, strict=True):
+        neighbour = Neighbour(
+            label=other,
+            title=_title(data, other),
+            weight=float(weight),
+            count=float(count),
+            training_points=int(data.label_frequency[other]),
+        )
+        neighbours.append(neighbour)
+    return Neighbourhood(
+        label=number,
+        title=_title(data, number),
+        training_points=int(data.label_frequency[number]),
+        neighbours=tuple(neighbours),
+        G=G[labels][:, labels].tocsr(),
     )
-    return Neighbourhood(own, _title(data, own), int(data.label_frequency[own]), near, G[labels][:, labels].tocsr())
 
 
 def find_label(data: Dataset, label: str) -> int:
-    """The id of the label with this title, or this number, or whose title alone begins like this, or contains it."""
-    asked, titles = label.casefold(), [title.casefold() for title in data.label_titles or ()]
-    if asked in titles:
-        return titles.index(asked)
+    """Return the id of the label that a user means, or raise an `InputError`.
+
+    Parameters
+    ----------
+    data
+        The dataset.
+    label
+        A title, a number, the beginning of a single title, or a part of a single title; case does not matter.
+    """
+    wanted = label.casefold()
+    titles = [title.casefold() for title in data.label_titles or ()]
+    if wanted in titles:
+        return titles.index(wanted)
     if label.isdecimal() and int(label) < data.label_count:
         return int(label)
     if not titles:
         raise InputError(f"{data.name} has no label titles; labels are 0 to {data.label_count - 1}, got {label!r}")
     if not label.strip():
         raise InputError("give a label's title, a part of it, or its number; got nothing")
-    for fits in (str.startswith, str.__contains__):
-        if len(found := [number for number, title in enumerate(titles) if fits(title, asked)]) == 1:
-            return found[0]
-    inside = [title for title in titles if asked in title]
-    if inside:
-        raise InputError(f"{len(inside)} labels have {label!r} in their titles, such as {', '.join(inside[:3])}")
-    if near := difflib.get_close_matches(asked, titles, n=3, cutoff=0.5):
-        raise InputError(f"unknown label {label!r}; did you mean {' or '.join(near)}?")
+
+    beginning = [number for number, title in enumerate(titles) if title.startswith(wanted)]
+    if len(beginning) == 1:
+        return beginning[0]
+    containing = [number for number, title in enumerate(titles) if wanted in title]
+    if len(containing) == 1:
+        return containing[0]
+    raise _unknown_label(data, label, titles, containing)
+
+
+def _unknown_label(
+    data: Dataset,
+    label: str,
+    titles: Sequence[str],
+    containing: Sequence[int],
+) -> InputError:
+    """Return the error for a label that is not clear or does not exist."""
+    if containing:
+        examples = ", ".join(titles[number] for number in containing[:3])
+        return InputError(f"{len(containing)} labels have {label!r} in their titles, such as {examples}")
+    similar = difflib.get_close_matches(label.casefold(), titles, n=3, cutoff=0.5)
+    if similar:
+        return InputError(f"unknown label {label!r}; did you mean {' or '.join(similar)}?")
     numbers = f"0 to {data.label_count - 1}"
-    raise InputError(f"unknown label {label!r}: no title of {data.name} has it, and numbers are {numbers}")
+    return InputError(f"unknown label {label!r}: no title of {data.name} has it, and numbers are {numbers}")
 
 
-def draw_neighbourhood(found: Neighbourhood, path: Path) -> None:
-    """The label in the middle, its neighbours around it, and what the graph has between them; wider is nearer."""
-    if path.suffix.lower() not in FORMS:
-        raise InputError(f"a picture is written as {', '.join(FORMS)}; got {path.name!r}")
-    others = [place for place, neighbour in enumerate(found.neighbours) if neighbour.label != found.label]
+def draw_neighbourhood(centre: Neighbourhood, path: Path) -> None:
+    """Draw a label in the middle, its neighbours around it, and the edges between them; wider is nearer.
+
+    Parameters
+    ----------
+    centre
+        What `neighbourhood` returned.
+    path
+        The file to write: png, pdf or svg by its name.
+    """
+    if path.suffix.lower() not in FORMATS:
+        raise InputError(f"a picture is written as {', '.join(FORMATS)}; got {path.name!r}")
+
+    others = [place for place, neighbour in enumerate(centre.neighbours) if neighbour.label != centre.label]
     angles = np.pi / 2 - 2 * np.pi * np.arange(len(others)) / max(len(others), 1)
-    at = np.zeros((len(found.neighbours), 2))
-    at[others] = np.column_stack([np.cos(angles), np.sin(angles)])
+    positions = np.zeros((len(centre.neighbours), 2))
+    positions[others] = np.column_stack([np.cos(angles), np.sin(angles)])
+
     with canvas(6.4, 4.6) as (picture, (axes,)):
-        _edges(axes, found, at)
-        points = np.array([neighbour.training_points for neighbour in found.neighbours])
-        colours = [look(1 if neighbour.label == found.label else 2).colour for neighbour in found.neighbours]
-        axes.scatter(at[:, 0], at[:, 1], s=40 + 60 * np.log1p(points), color=colours, edgecolors=INK, zorder=2)
-        _names(axes, [found.neighbours[place].title for place in others], at[others])
+        _draw_edges(axes, centre, positions)
+        _draw_labels(axes, centre, positions)
+        _write_titles(axes, [centre.neighbours[place].title for place in others], positions[others])
         axes.set(xlim=(-2, 2), ylim=(-1.35, 1.35))
         axes.set_axis_off()
-        picture.suptitle(f"{found.title}\nand its neighbours", fontsize=10)
-        with readable_disk_errors(path.parent), atomic_file(path) as part:
-            metadata = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(path.suffix.lower(), {})
-            picture.savefig(part, format=path.suffix[1:].lower(), metadata=metadata)
+        picture.suptitle(f"{centre.title}\nand its neighbours", fontsize=10)
+        save_picture(picture, path)
 
 
-def _edges(axes: Axes, found: Neighbourhood, at: np.ndarray) -> None:
-    edges = found.G.tocoo()
-    own = [neighbour.label for neighbour in found.neighbours].index(found.label)
-    for i, j, weight in zip(edges.row, edges.col, edges.data, strict=True):
-        if i != j:
-            style = look(0 if i == own else 5)
-            axes.plot(
-                *at[[i, j]].T, color=style.colour, linewidth=0.4 + 6 * weight, alpha=0.9 if i == own else 0.35, zorder=1
-            )
+def _draw_edges(
+    axes: Axes,
+    centre: Neighbourhood,
+    positions: npt.NDArray[np.float64],
+) -> None:
+    edges = centre.G.tocoo()
+    middle = [neighbour.label for neighbour in centre.neighbours].index(centre.label)
+    for start, end, weight in zip(edges.row, edges.col, edges.data, strict=True):
+        if start == end:
+            continue
+        colour = series_style(5).colour
+        alpha = 0.35
+        if start == middle:
+            colour = series_style(0).colour
+            alpha = 0.9
+        x, y = positions[[start, end]].T
+        axes.plot(x, y, color=colour, linewidth=0.4 + 6 * weight, alpha=alpha, zorder=1)
 
 
-def _names(axes: Axes, titles: Sequence[str], at: np.ndarray) -> None:
-    for title, (x, y) in zip(titles, at, strict=True):
-        side = "center" if abs(x) < 0.1 else "left" if x > 0 else "right"
-        place = (x, y + 0.14 * np.sign(y)) if side == "center" else (x + 0.1 * np.sign(x), y)
-        axes.annotate(_short(title), place, ha=side, va="center", fontsize=8, zorder=3)
+def _draw_labels(
+    axes: Axes,
+    centre: Neighbourhood,
+    positions: npt.NDArray[np.float64],
+) -> None:
+    colours = []
+    for neighbour in centre.neighbours:
+        style_number = 2
+        if neighbour.label == centre.label:
+            style_number = 1
+        colours.append(series_style(style_number).colour)
+    training_points = np.array([neighbour.training_points for neighbour in centre.neighbours])
+    sizes = 40 + 60 * np.log1p(training_points)
+    axes.scatter(positions[:, 0], positions[:, 1], s=sizes, color=colours, edgecolors=INK, zorder=2)
+
+
+def _write_titles(
+    axes: Axes,
+    titles: Sequence[str],
+    positions: npt.NDArray[np.float64],
+) -> None:
+    for title, (x, y) in zip(titles, positions, strict=True):
+        if abs(x) < 0.1:
+            side = "center"
+            place = (x, y + 0.14 * np.sign(y))
+        else:
+            side = "left"
+            if x < 0:
+                side = "right"
+            place = (x + 0.1 * np.sign(x), y)
+        axes.annotate(_shortened(title), place, ha=side, va="center", fontsize=8, zorder=3)
 
 
 def _title(data: Dataset, label: int) -> str:
-    return str(label) if data.label_titles is None else data.label_titles[label]
+    if data.label_titles is None:
+        return str(label)
+    return data.label_titles[label]
 
 
-def _short(title: str) -> str:
-    return title if len(title) <= LONGEST_TITLE else title[: LONGEST_TITLE - 1].rstrip() + "…"
+def _shortened(title: str) -> str:
+    if len(title) <= LONGEST_TITLE:
+        return title
+    return title[: LONGEST_TITLE - 1].rstrip() + "…"

@@ -5,14 +5,16 @@ from __future__ import annotations
 import csv
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from xcbench.report.experiments import Experiment, folder
 
 _COLUMNS = {
-    # Ours are measured on a CPU: where the paper has such a column, that one is the fair neighbour.
+    # Ours are measured on a CPU: where the paper has such a column, that one is comparable.
     "predict_ms": ("prediction time CPU (ms)", "prediction time (ms)"),
     "LMI": ("LMI (lower better)",),
 }
+"""What papers call our columns, where the name differs; the first that a paper has counts."""
 
 
 @dataclass(frozen=True)
@@ -23,28 +25,63 @@ class PaperFigure:
     note: str = ""
 
 
+class _Key(NamedTuple):
+    """Where a published figure is printed."""
+
+    paper: str
+    place: str
+    dataset: str
+    """In lower case."""
+    row: str
+    metric: str
+
+
 @lru_cache(maxsize=1)
-def published() -> dict[tuple[str, str, str, str, str], PaperFigure]:
-    """Every figure by (paper, place, dataset in lower case, row, metric)."""
+def published() -> dict[_Key, PaperFigure]:
+    """Return every published figure by its paper, place, dataset (in lower case), row and metric."""
+    result = {}
     with (folder() / "paper" / "results.csv").open(encoding="utf-8", newline="") as file:
-        return {
-            (line["paper"], line["table"], line["dataset"].lower(), line["method"], line["metric"]): PaperFigure(
-                float(line["value"]) if line["value"] else None, line["note"]
-            )
-            for line in csv.DictReader(file)
-        }
+        for line in csv.DictReader(file):
+            key = _Key(line["paper"], line["table"], line["dataset"].lower(), line["method"], line["metric"])
+            value = None
+            if line["value"]:
+                value = float(line["value"])
+            result[key] = PaperFigure(value, line["note"])
+    return result
 
 
-def figure(experiment: Experiment, dataset: str, label: str, metric: str) -> PaperFigure | None:
-    """What the paper prints for a row of ours, or None where it has no such cell (so for every dataset of ours)."""
+def figure(
+    experiment: Experiment,
+    dataset: str,
+    label: str,
+    metric: str,
+) -> PaperFigure | None:
+    """Return what the paper prints for a row of ours; None where it has no such cell, so for all our datasets.
+
+    Parameters
+    ----------
+    experiment
+        The table or figure.
+    dataset
+        The name of the dataset; case does not matter.
+    label
+        The label of the row.
+    metric
+        The name of the column.
+    """
     row = experiment.row(label).paper_row
     for column in _COLUMNS.get(metric, (metric,)):
-        found = published().get((experiment.paper, experiment.place, dataset.lower(), row, column))
-        if found is not None and found.value is not None:
-            return found
+        key = _Key(experiment.paper, experiment.place, dataset.lower(), row, column)
+        result = published().get(key)
+        if result is not None and result.value is not None:
+            return result
     return None
 
 
 def datasets(experiment: Experiment) -> list[str]:
-    """The datasets that the paper uses in this place, in lower case."""
-    return sorted({key[2] for key in published() if key[:2] == (experiment.paper, experiment.place)})
+    """Return the datasets that the paper uses in this place, in lower case."""
+    names = set()
+    for key in published():
+        if key.paper == experiment.paper and key.place == experiment.place:
+            names.add(key.dataset)
+    return sorted(names)

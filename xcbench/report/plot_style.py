@@ -1,4 +1,4 @@
-"""One look for every picture: quiet, readable in print and in grey.
+"""One style for every picture: quiet, readable in print and in grey.
 
 Series differ by lightness and by marker, line style or hatch, never by hue alone.
 """
@@ -19,58 +19,75 @@ PALE = "#d9d9d9"
 
 
 @dataclass(frozen=True)
-class Look:
+class SeriesStyle:
     """How one series is drawn."""
 
     colour: str
     marker: str
-    line: str
+    line: Any
+    """What matplotlib takes as a line style: a name, or a tuple of dashes."""
     hatch: str
 
 
-_LOOKS = (
-    Look("#0b3c5d", "o", "-", ""),
-    Look("#e08e2b", "s", "--", "//"),
-    Look("#b3d1ee", "^", "-.", ".."),
-    Look("#7a2048", "D", ":", "xx"),
-    Look("#bcc48a", "v", (0, (5, 1)), "\\\\"),  # type: ignore[arg-type]  # matplotlib takes dashes as tuples
-    Look("#555555", "P", (0, (3, 1, 1, 1)), "++"),  # type: ignore[arg-type]
-    Look("#f2d5a0", "X", (0, (1, 1)), "oo"),  # type: ignore[arg-type]
-    Look("#2f7f6f", "*", (0, (7, 2, 1, 2)), "--"),  # type: ignore[arg-type]
+_SERIES_STYLES = (
+    SeriesStyle("#0b3c5d", "o", "-", ""),
+    SeriesStyle("#e08e2b", "s", "--", "//"),
+    SeriesStyle("#b3d1ee", "^", "-.", ".."),
+    SeriesStyle("#7a2048", "D", ":", "xx"),
+    SeriesStyle("#bcc48a", "v", (0, (5, 1)), "\\\\"),
+    SeriesStyle("#555555", "P", (0, (3, 1, 1, 1)), "++"),
+    SeriesStyle("#f2d5a0", "X", (0, (1, 1)), "oo"),
+    SeriesStyle("#2f7f6f", "*", (0, (7, 2, 1, 2)), "--"),
 )
 
+_MATPLOTLIB_SETTINGS: dict[Any, Any] = {
+    "font.family": "DejaVu Sans",
+    "font.size": 9,
+    "axes.titlesize": 10,
+    "axes.edgecolor": INK,
+    "axes.labelcolor": INK,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": PALE,
+    "grid.linewidth": 0.6,
+    "hatch.linewidth": 0.5,
+    "legend.frameon": False,
+    "lines.linewidth": 1.6,
+    "lines.markersize": 5,
+    "savefig.dpi": 160,
+    "svg.hashsalt": "xcbench",
+}
 
-def look(number: int) -> Look:
-    """The look of the series with that number; they repeat after eight."""
-    return _LOOKS[number % len(_LOOKS)]
+
+def series_style(number: int) -> SeriesStyle:
+    """Return the style of a series, by its number from 0; the styles repeat after eight."""
+    return _SERIES_STYLES[number % len(_SERIES_STYLES)]
 
 
 @contextmanager
-def canvas(width: float, height: float, panels: int = 1, rows: int = 1) -> Iterator[tuple[Figure, list[Axes]]]:
-    """A figure with panels side by side, in rows if asked, closed when done. No window is ever opened."""
+def canvas(
+    width: float,
+    height: float,
+    panels: int = 1,
+    rows: int = 1,
+) -> Iterator[tuple[Figure, list[Axes]]]:
+    """Yield a figure and its panels, in our style. No window is ever opened.
+
+    Parameters
+    ----------
+    width, height
+        The size of the figure in inches.
+    panels
+        How many panels stand side by side.
+    rows
+        How many rows of them there are.
+    """
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
-    style: dict[Any, Any] = {
-        "font.family": "DejaVu Sans",
-        "font.size": 9,
-        "axes.titlesize": 10,
-        "axes.edgecolor": INK,
-        "axes.labelcolor": INK,
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-        "axes.grid": True,
-        "axes.axisbelow": True,
-        "grid.color": PALE,
-        "grid.linewidth": 0.6,
-        "hatch.linewidth": 0.5,
-        "legend.frameon": False,
-        "lines.linewidth": 1.6,
-        "lines.markersize": 5,
-        "savefig.dpi": 160,
-        "svg.hashsalt": "xcbench",
-    }
-    with mpl.rc_context(style):
+    with mpl.rc_context(_MATPLOTLIB_SETTINGS):
         figure = Figure(figsize=(width, height), layout="constrained")
         axes = figure.subplots(rows, panels, squeeze=False)
         yield figure, list(axes.flat)

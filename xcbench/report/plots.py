@@ -1,8 +1,8 @@
-"""The papers' figures, drawn from stored runs. What is not there yet is named below the picture, never left out."""
+"""The papers' figures, drawn from stored runs. Rows without runs are named below the picture, never left out."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,14 +13,14 @@ import numpy.typing as npt
 from xcbench.data import Dataset
 from xcbench.disk import readable_disk_errors
 from xcbench.errors import InputError
-from xcbench.evaluation import Bootstrap, PointScores, Truth, contributions, evaluate, frequency_bins
+from xcbench.evaluation import Bootstrap, Interval, PointScores, Truth, contributions, frequency_bins
 from xcbench.files import atomic_file
 from xcbench.report.availability import check, unavailable
-from xcbench.report.columns import column
+from xcbench.report.columns import Column, column
 from xcbench.report.experiments import Experiment, Figure, Row
-from xcbench.report.plot_style import INK, canvas, look
-from xcbench.report.render import place
-from xcbench.report.scores import DatasetRuns, ScoreTable
+from xcbench.report.plot_style import INK, canvas, series_style
+from xcbench.report.render import place_in_paper
+from xcbench.report.scores import DatasetRuns, ScoreTable, answered_metrics
 from xcbench.runner.store import Record
 
 if TYPE_CHECKING:
@@ -28,8 +28,11 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Picture
 
 RARE = 5
-FORMS = (".png", ".pdf", ".svg")
+"""A label with fewer training points is called rare."""
+FORMATS = (".png", ".pdf", ".svg")
 Floats = npt.NDArray[np.float64]
+Runs = Mapping[str, Sequence[Record]]
+"""The runs of each row, by the row's label: one per seed."""
 
 
 @dataclass(frozen=True)
@@ -40,64 +43,141 @@ class Drawn:
     missing: Mapping[str, str]
 
 
-def draw(experiment: Experiment, shelf: DatasetRuns, seeds: Sequence[int], path: Path) -> Drawn:
-    """Draw an experiment on one dataset into a png, pdf or svg file."""
+@dataclass(frozen=True)
+class _Drawing:
+    """What all kinds of figures need to know."""
+
+    experiment: Experiment
+    figure: Figure
+    dataset_runs: DatasetRuns
+    runs: Runs
+    missing: Mapping[str, str]
+
+
+def draw(
+    experiment: Experiment,
+    dataset_runs: DatasetRuns,
+    seeds: Sequence[int],
+    path: Path,
+) -> Drawn:
+    """Draw an experiment on one dataset.
+
+    Parameters
+    ----------
+    experiment
+        What to draw; it must have a figure.
+    dataset_runs
+        The dataset and the store of its runs.
+    seeds
+        The seeds to average over.
+    path
+        The file to write: png, pdf or svg by its name.
+    """
     check(experiment)
-    if experiment.figure is None:
+    figure = experiment.figure
+    if figure is None:
         raise InputError(f"{experiment.name} is a table and has no figure; `xcbench table` prints it")
-    check_form(path)
-    if experiment.figure.kind == "frequency":
-        return Drawn(save(path, _draw_frequency(experiment, shelf)), {})
-    runs, missing = _runs(experiment, shelf, seeds)
+    check_picture_format(path)
+
+    if figure.kind == "frequency":
+        drawing = _Drawing(experiment, figure, dataset_runs, {}, {})
+        return Drawn(save(path, _draw_frequency(drawing)), {})
+
+    runs, missing = _find_runs(experiment, figure, dataset_runs, seeds)
     if not runs:
         return Drawn(None, missing)
-    drawing = {"bins": _draw_bins, "lines": _draw_lines, "measured": _draw_measured}[experiment.figure.kind]
-    return Drawn(save(path, drawing(experiment, experiment.figure, shelf, runs, missing)), missing)
+    drawing = _Drawing(experiment, figure, dataset_runs, runs, missing)
+    return Drawn(save(path, _DRAW[figure.kind](drawing)), missing)
 
 
-Runs = Mapping[str, Sequence[Record]]
-
-
-def _runs(experiment: Experiment, shelf: DatasetRuns, seeds: Sequence[int]) -> tuple[Runs, dict[str, str]]:
+def _find_runs(
+    experiment: Experiment,
+    figure: Figure,
+    dataset_runs: DatasetRuns,
+    seeds: Sequence[int],
+) -> tuple[Runs, dict[str, str]]:
+    """Return the runs of each row that can be drawn, and why the others cannot."""
     runs: dict[str, list[Record]] = {}
     missing: dict[str, str] = {}
     for row in experiment.rows:
         reason = unavailable(row)
-        found = [] if reason else list(shelf.records(row, seeds).values())
-        if found and not _lacks(experiment.figure, found):
-            runs[row.label] = found
+        records: list[Record] = []
+        if reason is None:
+            records = list(dataset_runs.records(row, seeds).values())
+            reason = _reason_not_to_draw(experiment, figure, records, dataset_runs.data.label_count)
+
+        if reason is None:
+            runs[row.label] = records
         else:
-            missing[row.label] = reason or (_lacks(experiment.figure, found) if found else "not run yet")
+            missing[row.label] = reason
     return runs, missing
 
 
-def _lacks(figure: Figure | None, records: Sequence[Record]) -> str:
-    """Why records cannot be drawn although they are there."""
-    if figure and figure.kind == "measured" and not all(figure.quantity in record.reported for record in records):
-        return f"its runs do not report {figure.quantity}"
-    return ""
+def _reason_not_to_draw(
+    experiment: Experiment,
+    figure: Figure,
+    records: Sequence[Record],
+    label_count: int,
+) -> str | None:
+    """Return why the runs of a row cannot be drawn, None if they can."""
+    if not records:
+        return "not run yet"
+    if figure.kind == "measured":
+        if not all(figure.quantity in record.reported for record in records):
+            return f"its runs do not report {figure.quantity}"
+        return None
+
+    drawn_metrics = [name for name in experiment.metrics if column(name).is_metric]
+    if figure.kind == "bins":
+        drawn_metrics = drawn_metrics[:1]
+    answered = answered_metrics(records, drawn_metrics, label_count)
+    too_deep = [metric for metric in drawn_metrics if metric not in answered]
+    if too_deep:
+        return f"its runs keep too few places for {', '.join(too_deep)}"
+    return None
 
 
-def _draw_bins(
-    experiment: Experiment, figure: Figure, shelf: DatasetRuns, runs: Runs, missing: Mapping[str, str]
-) -> Iterator[Picture]:
-    metric = experiment.metrics[0]
+def _draw_bins(drawing: _Drawing) -> Iterator[Picture]:
+    figure = drawing.figure
+    metric = drawing.experiment.metrics[0]
     with canvas(max(5.5, 0.9 * figure.bins + 1.5), 3.4) as (picture, (axes,)):
-        bin_bars(axes, runs, shelf.data, metric, figure.bins)
-        _finish(picture, axes, experiment, shelf, figure.x, figure.y or metric, missing)
+        bin_bars(axes, drawing.runs, drawing.dataset_runs.data, metric, figure.bins)
+        _label_axes(axes, figure.x, figure.y or metric)
+        _finish(picture, axes, drawing)
         yield picture
 
 
-def bin_bars(axes: Axes, runs: Runs, data: Dataset, metric: str, count: int = 5) -> None:
-    """What labels of each frequency add to a metric, as bars with 95% intervals; the legend has the sums."""
+def bin_bars(
+    axes: Axes,
+    runs: Runs,
+    data: Dataset,
+    metric: str,
+    count: int = 5,
+) -> None:
+    """Draw what labels of each frequency add to a metric, as bars with 95% intervals; the legend has the sums.
+
+    Parameters
+    ----------
+    axes
+        Where to draw.
+    runs
+        Runs by name, those that differ by seed only together.
+    data
+        The dataset of the runs.
+    metric
+        The name of a metric that is a sum over hits.
+    count
+        How many bins of labels, equal in training pairs.
+    """
     bins = frequency_bins(data.label_frequency, count)
     truth = Truth.of(data)
     width = 0.8 / len(runs)
     for number, (label, records) in enumerate(runs.items()):
         values, low, high = bin_contributions(records, truth, metric, bins, count)
-        style = look(number)
+        style = series_style(number)
+        offset = (number - (len(runs) - 1) / 2) * width
         axes.bar(
-            np.arange(count) + (number - (len(runs) - 1) / 2) * width,
+            np.arange(count) + offset,
             values,
             width * 0.92,
             yerr=np.maximum(0, [values - low, high - values]),
@@ -112,58 +192,108 @@ def bin_bars(axes: Axes, runs: Runs, data: Dataset, metric: str, count: int = 5)
 
 
 def bin_contributions(
-    records: Sequence[Record], truth: Truth, metric: str, bins: npt.NDArray[np.int64], count: int
+    records: Sequence[Record],
+    truth: Truth,
+    metric: str,
+    bins: npt.NDArray[np.int64],
+    count: int,
 ) -> tuple[Floats, Floats, Floats]:
-    """What each bin of labels adds to a metric: values and the ends of their 95% intervals, seeds averaged."""
-    of_seeds = [
-        contributions(evaluate(record.predictions(), truth, [metric]), metric, bins, count) for record in records
-    ]
-    scores = [PointScores.average(same_bin) for same_bin in zip(*of_seeds, strict=True)]
+    """Return what each bin of labels adds to a metric: values, and the ends of their 95% intervals.
+
+    Parameters
+    ----------
+    records
+        Runs that differ by seed only; they are averaged.
+    truth
+        The true labels of their dataset.
+    metric
+        The name of a metric that is a sum over hits.
+    bins
+        The bin of each label.
+    count
+        How many bins there are.
+    """
+    by_seed = []
+    for record in records:
+        evaluation = record.evaluate(truth, [metric])
+        by_seed.append(contributions(evaluation, metric, bins, count))
+    scores = [PointScores.average(same_bin) for same_bin in zip(*by_seed, strict=True)]
+
     bootstrap = Bootstrap(scores)
     intervals = [bootstrap.interval(number) for number in range(count)]
-    values, low, high = (np.array([getattr(i, part) for i in intervals]) for part in ("value", "low", "high"))
+    values = np.array([interval.value for interval in intervals])
+    low = np.array([interval.low for interval in intervals])
+    high = np.array([interval.high for interval in intervals])
     return values, low, high
 
 
-def _bin_names(frequency: npt.NDArray[np.int64], bins: npt.NDArray[np.int64], count: int) -> list[str]:
+def _bin_names(
+    frequency: npt.NDArray[np.int64],
+    bins: npt.NDArray[np.int64],
+    count: int,
+) -> list[str]:
     names = []
     for number in range(count):
         inside = frequency[bins == number]
-        span = (
-            "–"
-            if not len(inside)
-            else f"{inside.min()}"
-            if inside.min() == inside.max()
-            else f"{inside.min()}–{inside.max()}"
-        )
-        names.append(f"{span}\n{len(inside):,} labels")
+        names.append(f"{_span(inside)}\n{len(inside):,} labels")
     return names
 
 
-def _draw_lines(
-    experiment: Experiment, figure: Figure, shelf: DatasetRuns, runs: Runs, missing: Mapping[str, str]
-) -> Iterator[Picture]:
+def _span(values: npt.NDArray[np.int64]) -> str:
+    if not len(values):
+        return "–"
+    low = values.min()
+    high = values.max()
+    if low == high:
+        return f"{low}"
+    return f"{low}–{high}"
+
+
+def _draw_lines(drawing: _Drawing) -> Iterator[Picture]:
+    experiment = drawing.experiment
     columns = [column(metric) for metric in experiment.metrics]
-    judge = ScoreTable(shelf.data, runs, columns, resamples=2000)
-    rows = [row for row in experiment.rows if row.label in runs]
+    scores = ScoreTable(drawing.dataset_runs.data, drawing.runs, columns, resamples=2000)
+    rows = [row for row in experiment.rows if row.label in drawing.runs]
+
     with canvas(3.6 * len(columns) + 0.4, 3.2, len(columns)) as (picture, panels):
-        for axes, c in zip(panels, columns, strict=True):
-            for number, series in enumerate(dict.fromkeys(row.series or "" for row in rows)):
-                points = [row for row in rows if (row.series or "") == series]
-                _line(axes, number, series, points, [judge.interval(row.label, c.name) for row in points])
-            axes.set_xticks(sorted({_x(row) for row in rows}))
-            _finish(picture, axes, experiment, shelf, figure.x, f"{c.title} (%)", missing, title=axes is panels[0])
+        for axes, panel_column in zip(panels, columns, strict=True):
+            _draw_panel_of_lines(axes, rows, scores, panel_column)
+            _label_axes(axes, drawing.figure.x, f"{panel_column.title} (%)")
+        _finish(picture, panels[0], drawing)
         yield picture
 
 
-def _line(axes: Axes, number: int, series: str, points: Sequence[Row], intervals: Sequence[Any]) -> None:
-    style = look(number)
-    values = np.array([interval.value for interval in intervals])
-    spans = np.array([(i.value - i.low, i.high - i.value) for i in intervals]).T
+def _draw_panel_of_lines(
+    axes: Axes,
+    rows: Sequence[Row],
+    scores: ScoreTable,
+    panel_column: Column,
+) -> None:
+    rows_by_series: dict[str, list[Row]] = {}
+    for row in rows:
+        rows_by_series.setdefault(row.series or "", []).append(row)
+
+    for number, (series, points) in enumerate(rows_by_series.items()):
+        intervals = [scores.interval(row.label, panel_column.name) for row in points]
+        _draw_line(axes, number, series, points, intervals)
+    axes.set_xticks(sorted({_x(row) for row in rows}))
+
+
+def _draw_line(
+    axes: Axes,
+    number: int,
+    series: str,
+    points: Sequence[Row],
+    intervals: Sequence[Interval],
+) -> None:
+    style = series_style(number)
+    values = [interval.value for interval in intervals]
+    below = [interval.value - interval.low for interval in intervals]
+    above = [interval.high - interval.value for interval in intervals]
     axes.errorbar(
         [_x(row) for row in points],
-        values,
-        yerr=np.maximum(0, spans),
+        np.array(values),
+        yerr=np.maximum(0, np.array([below, above])),
         label=series,
         color=style.colour,
         marker=style.marker,
@@ -179,41 +309,50 @@ def _x(row: Row) -> float:
     return row.x
 
 
-def _draw_measured(
-    experiment: Experiment, figure: Figure, shelf: DatasetRuns, runs: Runs, missing: Mapping[str, str]
-) -> Iterator[Picture]:
+def _draw_measured(drawing: _Drawing) -> Iterator[Picture]:
+    figure = drawing.figure
     with canvas(5.5, 3.4) as (picture, (axes,)):
         number = 0
-        for label, records in runs.items():
+        for label, records in drawing.runs.items():
             for name, x, y in curves(records[0].reported[figure.quantity], label):
-                style = look(number)
+                style = series_style(number)
                 axes.plot(x, y, label=name, color=style.colour, marker=style.marker, linestyle=style.line)
                 number += 1
-        _finish(picture, axes, experiment, shelf, figure.x, figure.y, missing)
+        _label_axes(axes, figure.x, figure.y)
+        _finish(picture, axes, drawing)
         yield picture
 
 
 def curves(reported: Any, label: str) -> Iterator[tuple[str, list[float], list[float]]]:
-    """The lines in what a method reports: `{"x": [...], "y": [...]}`, or `y` as a mapping of names to lists."""
+    """Yield the lines in what a method reports, each with its name, x and y.
+
+    Parameters
+    ----------
+    reported
+        `{"x": [...], "y": [...]}`, or `y` as a mapping of names to lists. Anything else is an `InputError`.
+    label
+        The row's label, with which each name begins.
+    """
     if not isinstance(reported, Mapping) or "x" not in reported or "y" not in reported:
         raise InputError(f"{label}: a reported curve is a mapping of x and y, got {type(reported).__name__}")
-    lines = reported["y"] if isinstance(reported["y"], Mapping) else {"": reported["y"]}
+    x = reported["x"]
+    lines = reported["y"]
+    if not isinstance(lines, Mapping):
+        lines = {"": lines}
     for name, y in lines.items():
-        if len(y) != len(reported["x"]):
-            raise InputError(f"{label}: a reported curve has {len(reported['x'])} values of x and {len(y)} of y")
-        yield f"{label} {name}".strip(), list(reported["x"]), list(y)
+        if len(y) != len(x):
+            raise InputError(f"{label}: a reported curve has {len(x)} values of x and {len(y)} of y")
+        yield f"{label} {name}".strip(), list(x), list(y)
 
 
-def _draw_frequency(experiment: Experiment, shelf: DatasetRuns) -> Iterator[Picture]:
-    figure = experiment.figure
-    assert figure is not None
-    frequency = np.sort(shelf.data.label_frequency)
+def _draw_frequency(drawing: _Drawing) -> Iterator[Picture]:
+    frequency = np.sort(drawing.dataset_runs.data.label_frequency)
+    share_rare = float((frequency < RARE).mean())
     with canvas(5.0, 3.2) as (picture, (axes,)):
-        axes.step(np.arange(len(frequency)), np.maximum(frequency, 0.5), where="post", color=look(0).colour)
+        axes.step(np.arange(len(frequency)), np.maximum(frequency, 0.5), where="post", color=series_style(0).colour)
         axes.axhline(RARE, color=INK, linewidth=1.2, linestyle="--")
-        share = float((frequency < RARE).mean())
         axes.annotate(
-            f"{share:.0%} of {len(frequency):,} labels have\nfewer than {RARE} training points",
+            f"{share_rare:.0%} of {len(frequency):,} labels have\nfewer than {RARE} training points",
             (0.03, 0.97),
             xycoords="axes fraction",
             va="top",
@@ -221,44 +360,68 @@ def _draw_frequency(experiment: Experiment, shelf: DatasetRuns) -> Iterator[Pict
         axes.set_yscale("log")
         axes.yaxis.set_major_formatter("{x:g}")
         axes.margins(x=0.01)
-        _finish(picture, axes, experiment, shelf, figure.x, figure.y, {})
+        _label_axes(axes, drawing.figure.x, drawing.figure.y)
+        _finish(picture, axes, drawing)
         yield picture
 
 
-def _finish(
-    picture: Picture,
-    axes: Axes,
-    experiment: Experiment,
-    shelf: DatasetRuns,
-    x: str,
-    y: str,
-    missing: Mapping[str, str],
-    title: bool = True,
-) -> None:
-    if title:
-        where = f"{experiment.paper} {place(experiment.place)}: " if experiment.paper else ""
-        picture.suptitle(f"{where}{experiment.title} ({shelf.data.name})", fontsize=10)
+_DRAW: dict[str, Callable[[_Drawing], Iterator[Picture]]] = {
+    "bins": _draw_bins,
+    "lines": _draw_lines,
+    "measured": _draw_measured,
+}
+
+
+def _label_axes(axes: Axes, x: str, y: str) -> None:
     axes.set_xlabel(x)
     axes.set_ylabel(y)
-    handles, labels = axes.get_legend_handles_labels()
-    if any(labels) and title:
-        # Above the panel: there it hides no bar and no interval.
-        axes.legend(handles, labels, loc="lower left", bbox_to_anchor=(0, 1), ncols=3, fontsize=8)
-    if missing and title:
-        picture.supxlabel(f"not available: {', '.join(missing)}", fontsize=7, color="#555555", x=0.01, ha="left")
 
 
-def check_form(path: Path) -> None:
-    """Refuse a file name that is no picture's before anything is computed for it."""
-    if path.suffix.lower() not in FORMS:
-        raise InputError(f"a figure is written as {', '.join(FORMS)}; got {path.name!r}")
+def _finish(picture: Picture, first_panel: Axes, drawing: _Drawing) -> None:
+    """Write the title, the legend above the first panel, and the rows that are missing."""
+    experiment = drawing.experiment
+    title = f"{experiment.title} ({drawing.dataset_runs.data.name})"
+    if experiment.paper:
+        title = f"{experiment.paper} {place_in_paper(experiment.place)}: {title}"
+    picture.suptitle(title, fontsize=10)
+
+    handles, labels = first_panel.get_legend_handles_labels()
+    if any(labels):
+        # Above the panel it hides no bar and no interval.
+        first_panel.legend(handles, labels, loc="lower left", bbox_to_anchor=(0, 1), ncols=3, fontsize=8)
+    if drawing.missing:
+        names = ", ".join(drawing.missing)
+        picture.supxlabel(f"not available: {names}", fontsize=7, color="#555555", x=0.01, ha="left")
+
+
+def check_picture_format(path: Path) -> None:
+    """Raise an `InputError` for a file name that is no picture's, before anything is computed for it."""
+    if path.suffix.lower() not in FORMATS:
+        raise InputError(f"a figure is written as {', '.join(FORMATS)}; got {path.name!r}")
 
 
 def save(path: Path, pictures: Iterator[Picture]) -> Path:
-    """Write what a drawing yields as a png, pdf or svg file; the same runs give the same bytes."""
+    """Write what a drawing yields and return the path; the same runs give the same bytes.
+
+    Parameters
+    ----------
+    path
+        The file to write: png, pdf or svg by its name.
+    pictures
+        A generator that yields one picture and closes it afterwards.
+    """
     for picture in pictures:
-        with readable_disk_errors(path.parent), atomic_file(path) as part:
-            # No dates inside.
-            metadata = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(path.suffix.lower(), {})
-            picture.savefig(part, format=path.suffix[1:].lower(), metadata=metadata)
+        save_picture(picture, path)
     return path
+
+
+def save_picture(picture: Picture, path: Path) -> None:
+    """Write a picture as a png, pdf or svg file, without a date inside."""
+    suffix = path.suffix.lower()
+    metadata: dict[str, Any] = {}
+    if suffix == ".svg":
+        metadata = {"Date": None}
+    if suffix == ".pdf":
+        metadata = {"CreationDate": None}
+    with readable_disk_errors(path.parent), atomic_file(path) as part:
+        picture.savefig(part, format=suffix[1:], metadata=metadata)

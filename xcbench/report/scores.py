@@ -1,7 +1,7 @@
 """The figures behind a table: which runs exist, what their predictions are worth, and how sure that is.
 
-Everything is computed from stored predictions, all rows under the same resamples of the test points, so that every
-difference is paired. Several seeds of a row are averaged point by point first.
+Everything is computed from stored runs. All rows see the same resamples of the test points, so every difference is
+paired. Several seeds of a row are averaged point by point first.
 """
 
 from __future__ import annotations
@@ -17,18 +17,7 @@ import numpy as np
 from xcbench.data import Dataset
 from xcbench.data.catalog import dataset_names, load_dataset
 from xcbench.errors import InputError
-from xcbench.evaluation import (
-    Bootstrap,
-    Comparison,
-    Evaluation,
-    Interval,
-    PointScores,
-    Spread,
-    Truth,
-    evaluate,
-    parse_metric,
-    spread,
-)
+from xcbench.evaluation import Bootstrap, Comparison, Evaluation, Interval, PointScores, Spread, Truth, Unit, spread
 from xcbench.report.columns import Column
 from xcbench.report.experiments import Row
 from xcbench.runner.resolve import resolve
@@ -45,45 +34,72 @@ class DatasetRuns:
     data: Dataset
     store: Store
     source: str
-    """What the dataset is asked for by: its name, or where it lies."""
+    """What loads the dataset: its name, or its path."""
 
     @classmethod
     def of(cls, dataset: str, store: Store) -> DatasetRuns:
-        data = _loaded(dataset)
-        is_path = dataset not in dataset_names()
-        return cls(data, store, str(Path(dataset).expanduser().absolute()) if is_path else dataset)
+        """Load a dataset.
+
+        Parameters
+        ----------
+        dataset
+            The name of a dataset, or the path of one.
+        store
+            Where its runs are, or will be.
+        """
+        data = _load_once(dataset)
+        if dataset in dataset_names():
+            return cls(data, store, dataset)
+        return cls(data, store, str(Path(dataset).expanduser().absolute()))
 
     def run_id(self, row: Row, seed: int) -> str:
-        """The identity of a row's run here; whatever is wrong with it is an `InputError` that names the row."""
+        """Return the id of a row's run on this dataset; an invalid row is an `InputError` that names it."""
         try:
             return resolve(row.spec(self.source, seed), self.data).id
         except InputError as error:
             raise InputError(f"row {row.label!r}: {error}") from error
 
     def get(self, run_id: str) -> Record | None:
-        """A record whose predictions can be read; one that is damaged costs a warning and counts as missing."""
+        """Return a record whose files can be read; one that is damaged costs a warning and counts as missing."""
         record = self.store.get(run_id)
+        if record is None:
+            return None
         try:
-            if record is not None:
-                record.predictions()
+            _ = record.depth  # reads the files
         except InputError as error:
             _log.warning("skipping a damaged record: %s", error)
             return None
         return record
 
     def records(self, row: Row, seeds: Iterable[int]) -> dict[int, Record]:
-        """The finished runs of a row, by seed."""
-        found = {seed: self.get(self.run_id(row, seed)) for seed in seeds}
-        return {seed: record for seed, record in found.items() if record is not None}
+        """Return the finished runs of a row, by seed."""
+        result = {}
+        for seed in seeds:
+            record = self.get(self.run_id(row, seed))
+            if record is not None:
+                result[seed] = record
+        return result
 
 
 @lru_cache(maxsize=4)
-def _loaded(name: str) -> Dataset:
+def _load_once(name: str) -> Dataset:
     return load_dataset(name)
 
 
 class ScoreTable:
-    """Every figure of an experiment on one dataset, with intervals, spreads and paired tests."""
+    """Every figure of an experiment on one dataset, with intervals, spreads and paired tests.
+
+    Parameters
+    ----------
+    data
+        The dataset of the runs.
+    records
+        The runs of each row, by the row's label: one per seed.
+    columns
+        What to compute or to read from the records.
+    resamples
+        How many bootstrap resamples intervals and tests are taken from.
+    """
 
     def __init__(
         self,
@@ -93,69 +109,123 @@ class ScoreTable:
         resamples: int = RESAMPLES,
     ) -> None:
         self.records = records
-        truth = Truth.of(data)
-        metrics = [column.name for column in columns if column.read is None]
-        self._seeds: dict[tuple[str, str], list[float]] = {}
+        self._values_by_seed: dict[tuple[str, str], list[float]] = {}
         self._scores: dict[tuple[str, str], PointScores] = {}
-        for label, of_row in records.items():
-            predictions = [record.predictions() for record in of_row]
-            # Predictions that were cut to fewer places than a metric looks at would only seem to answer it.
-            depth = min((topk.k for topk in predictions), default=0)
-            answered = [name for name in metrics if min(parse_metric(name).k or 1, data.label_count) <= depth]
+
+        truth = Truth.of(data)
+        metrics = [column.name for column in columns if column.is_metric]
+        for label, records_of_row in records.items():
+            answered = answered_metrics(records_of_row, metrics, data.label_count)
             if answered:
-                self._take(label, [evaluate(topk, truth, answered) for topk in predictions], answered)
+                evaluations = [record.evaluate(truth, answered) for record in records_of_row]
+                self._add_row(label, evaluations, answered)
+
+        # Scores over labels cannot share their resamples with scores over points.
+        over_points = {key: scores for key, scores in self._scores.items() if scores.metric.family.unit is Unit.POINTS}
+        over_labels = {key: scores for key, scores in self._scores.items() if scores.metric.family.unit is Unit.LABELS}
         self._bootstraps = [
-            _Paired({key: s for key, s in self._scores.items() if s.metric.is_coverage is over_labels}, resamples)
-            for over_labels in (False, True)
+            _PairedBootstrap(over_points, resamples),
+            _PairedBootstrap(over_labels, resamples),
         ]
 
-    def _take(self, label: str, evaluations: Sequence[Evaluation], metrics: Sequence[str]) -> None:
+    def _add_row(
+        self,
+        label: str,
+        evaluations: Sequence[Evaluation],
+        metrics: Sequence[str],
+    ) -> None:
         for metric in metrics:
-            of_seeds = [evaluation.per_point(metric) for evaluation in evaluations]
-            self._seeds[label, metric] = [scores.value for scores in of_seeds]
-            self._scores[label, metric] = PointScores.average(of_seeds)
+            scores_by_seed = [evaluation.per_point(metric) for evaluation in evaluations]
+            self._values_by_seed[label, metric] = [scores.value for scores in scores_by_seed]
+            self._scores[label, metric] = PointScores.average(scores_by_seed)
 
     def has(self, label: str, metric: str) -> bool:
-        """Whether the row has predictions behind this metric, so that it can be tested."""
+        """Return whether the row's runs answer this metric, so that it can be tested."""
         return (label, metric) in self._scores
 
     def spread(self, label: str, column: Column) -> Spread | None:
-        """Mean and deviation over seeds; None where there is nothing."""
-        if column.read is None:
-            values = self._seeds.get((label, column.name), [])
+        """Return mean and deviation over seeds; None where there is no figure."""
+        if column.value_of is None:
+            values = self._values_by_seed.get((label, column.name), [])
         else:
-            read = [column.read(record) for record in self.records.get(label, ())]
+            read = [column.value_of(record) for record in self.records.get(label, ())]
             values = [value for value in read if value is not None]
-        return spread(values) if values else None
+        if not values:
+            return None
+        return spread(values)
 
     def interval(self, label: str, metric: str) -> Interval:
-        """The 95% bootstrap interval over test points."""
-        return self._of(metric, label).interval((label, metric))
+        """Return the 95% bootstrap interval over test points."""
+        return self._bootstrap([label], metric).interval((label, metric))
 
-    def contrast(self, metric: str, weights: Mapping[str, float], margin: float = 0.0) -> Comparison:
-        """A weighted sum of rows, less a margin, against 0, all on the same resamples."""
-        return self._of(metric, *weights).contrast({(label, metric): w for label, w in weights.items()}, margin)
+    def contrast(
+        self,
+        metric: str,
+        weights: Mapping[str, float],
+        margin: float = 0.0,
+    ) -> Comparison:
+        """Test a weighted sum of rows against a margin, all on the same resamples.
 
-    def _of(self, metric: str, *labels: str) -> _Paired:
-        return next(pair for pair in self._bootstraps if all((label, metric) in pair.places for label in labels))
+        Parameters
+        ----------
+        metric
+            The name of a metric that all these rows have.
+        weights
+            The weight of each row, by label: 1 and -1 for a difference of two rows.
+        margin
+            What is subtracted from the sum, in percentage points.
+        """
+        keyed = {(label, metric): weight for label, weight in weights.items()}
+        return self._bootstrap(weights, metric).contrast(keyed, margin)
+
+    def _bootstrap(self, labels: Iterable[str], metric: str) -> _PairedBootstrap:
+        """Return the bootstrap that has this metric of all these rows."""
+        keys = {(label, metric) for label in labels}
+        return next(bootstrap for bootstrap in self._bootstraps if keys <= bootstrap.columns.keys())
 
 
-class _Paired:
-    """A bootstrap over named scores. A column of ones comes along, against which margins are held."""
+def answered_metrics(
+    records: Sequence[Record],
+    metrics: Sequence[str],
+    label_count: int,
+) -> list[str]:
+    """Return the metrics that all these runs keep enough places for; none if there are no runs.
+
+    Predictions that were cut to fewer places than a metric looks at would only seem to answer it.
+
+    Parameters
+    ----------
+    records
+        The runs of one row.
+    metrics
+        Names of metrics.
+    label_count
+        How many labels the dataset has.
+    """
+    if not records:
+        return []
+    too_deep: set[str] = set()
+    for record in records:
+        too_deep.update(record.too_deep(metrics, label_count))
+    return [name for name in metrics if name not in too_deep]
+
+
+class _PairedBootstrap:
+    """A bootstrap over named scores, with a column of ones from which margins are subtracted."""
 
     def __init__(self, scores: Mapping[tuple[str, str], PointScores], resamples: int) -> None:
-        self.places = {key: place for place, key in enumerate(scores)}
+        self.columns = {key: column for column, key in enumerate(scores)}
         if scores:
-            some = next(iter(scores.values()))
-            one_percent = PointScores(some.metric, np.full(len(some), 0.01))
+            example = next(iter(scores.values()))
+            one_percent = PointScores(example.metric, np.full(len(example), 0.01))
             self._bootstrap = Bootstrap([*scores.values(), one_percent], resamples)
 
     def interval(self, key: tuple[str, str]) -> Interval:
-        return self._bootstrap.interval(self.places[key])
+        return self._bootstrap.interval(self.columns[key])
 
     def contrast(self, weights: Mapping[tuple[str, str], float], margin: float) -> Comparison:
-        vector = np.zeros(len(self.places) + 1)
+        vector = np.zeros(len(self.columns) + 1)
         for key, weight in weights.items():
-            vector[self.places[key]] += weight
+            vector[self.columns[key]] += weight
         vector[-1] = -margin
         return self._bootstrap.contrast(vector.tolist())

@@ -6,8 +6,8 @@ A row that cannot run, or whose run failed, stays in the table and says why.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from xcbench.evaluation import holm
 from xcbench.report import paper
@@ -15,11 +15,12 @@ from xcbench.report.availability import check, unavailable
 from xcbench.report.columns import Column, column
 from xcbench.report.experiments import Experiment, Row
 from xcbench.report.scores import DatasetRuns, ScoreTable
-from xcbench.runner.launchers import Job, Launcher, LocalLauncher
+from xcbench.runner.launchers import Job, Launcher, LocalLauncher, Outcome
 from xcbench.runner.spec import OverwriteStrategy
 from xcbench.runner.store import Record, Store
 
 ALPHA = 0.05
+"""The level of all tests."""
 Failures = Mapping[str, str]
 """Why runs failed, by run id."""
 
@@ -35,7 +36,7 @@ class Cell:
     """Over seeds, where there are several."""
     best: bool = False
     tied: bool = False
-    """It cannot be told from the best of its column."""
+    """Whether it is not significantly different from the best of its column."""
     difference: float | None = None
     """To the reference row."""
     p_value: float | None = None
@@ -44,7 +45,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class TableRow:
-    """A row as it came out. `problem` says why cells are missing, if any are."""
+    """A row of a filled table. `problem` says why cells are missing, if any are."""
 
     row: Row
     cells: Mapping[str, Cell]
@@ -68,138 +69,292 @@ class Table:
     """The paper's figures by row label and column name: empty where the dataset is not one of the paper's."""
 
 
+def load_dataset_runs(datasets: Sequence[str], store: Store) -> list[DatasetRuns]:
+    """Load the datasets of a table.
+
+    Parameters
+    ----------
+    datasets
+        Names or paths of datasets; an unknown name is an `InputError`.
+    store
+        Where their runs are, or will be.
+    """
+    return [DatasetRuns.of(name, store) for name in datasets]
+
+
+def _no_progress(line: str) -> None:
+    """Print nothing."""
+
+
 def run_missing(
     experiment: Experiment,
-    shelves: Sequence[DatasetRuns],
+    dataset_runs: Sequence[DatasetRuns],
     seeds: Sequence[int],
     launcher: Launcher | None = None,
     timeout: float | None = None,
     overwrite: OverwriteStrategy = OverwriteStrategy.KEEP,
-    say: Callable[[str], None] = lambda line: None,
+    progress: Callable[[str], None] = _no_progress,
 ) -> Failures:
-    """Run every row on every dataset with every seed that the store has not; the failures, if there are any.
+    """Run every row on every dataset with every seed that the store does not have; return the failures.
 
     Interrupting it ends what is running; what has finished is in the store and stays there.
+
+    Parameters
+    ----------
+    experiment
+        The table or figure.
+    dataset_runs
+        The datasets, each with its store.
+    seeds
+        The seeds to run each row with.
+    launcher
+        What starts the runs; by default processes on this machine, one after the other.
+    timeout
+        How many seconds each run may take.
+    overwrite
+        Whether to run what the store has already.
+    progress
+        Called with a line of text before the first run and after each.
     """
     check(experiment)
-    wanted = _wanted(experiment, shelves, seeds, overwrite)
-    if not wanted:
+    planned = _planned_runs(experiment, dataset_runs, seeds, overwrite)
+    if not planned:
         return {}
-    say(f"{len(wanted)} runs to do")
-    stores = {run_id: shelf.store for run_id, (shelf, _) in wanted.items()}
-    ids = {job: run_id for run_id, (_, job) in wanted.items()}
+
+    progress(f"{len(planned)} runs to do")
+    planned_by_job = {run.job: run for run in planned}
     failures: dict[str, str] = {}
-    outcomes = (launcher or LocalLauncher()).launch(list(ids), timeout)
+    outcomes = (launcher or LocalLauncher()).launch(list(planned_by_job), timeout)
     with contextlib.closing(outcomes):  # type: ignore[type-var]
         for number, outcome in enumerate(outcomes, 1):
-            run_id = ids[outcome.job]
-            failure = outcome.failure
-            if failure is None and run_id not in stores[run_id]:
-                failure = f"it ended well, but {stores[run_id].folder} does not hold its record: is the store shared?"
+            run = planned_by_job[outcome.job]
+            failure = _failure(outcome, run)
+            ending = "done"
             if failure is not None:
-                failures[run_id] = failure
-            how = f"failed: {failure}" if failure else "done"
-            say(f"[{number}/{len(ids)}] {outcome.job.title}: {how} ({outcome.seconds:.0f} s)")
+                failures[run.run_id] = failure
+                ending = f"failed: {failure}"
+            progress(f"[{number}/{len(planned)}] {outcome.job.title}: {ending} ({outcome.seconds:.0f} s)")
     return failures
 
 
-def _wanted(
-    experiment: Experiment, shelves: Sequence[DatasetRuns], seeds: Sequence[int], overwrite: OverwriteStrategy
-) -> dict[str, tuple[DatasetRuns, Job]]:
-    """The runs to start, by id; rows that mean the same run share one."""
-    wanted: dict[str, tuple[DatasetRuns, Job]] = {}
-    for shelf in shelves:
+@dataclass(frozen=True)
+class _PlannedRun:
+    run_id: str
+    job: Job
+    store: Store
+
+
+def _planned_runs(
+    experiment: Experiment,
+    dataset_runs: Sequence[DatasetRuns],
+    seeds: Sequence[int],
+    overwrite: OverwriteStrategy,
+) -> list[_PlannedRun]:
+    """Return the runs to start; rows that mean the same run share one."""
+    planned: dict[str, _PlannedRun] = {}
+    for runs in dataset_runs:
         for row in runnable(experiment):
             for seed in seeds:
-                run_id = shelf.run_id(row, seed)
-                if overwrite is OverwriteStrategy.REDO or shelf.get(run_id) is None:
-                    arguments = (*row.spec(shelf.source, seed).arguments(), "--store", str(shelf.store.folder))
-                    # What is there all the same must be damaged.
-                    anew = overwrite is OverwriteStrategy.REDO or run_id in shelf.store
-                    arguments += ("--force",) if anew else ()
-                    job = Job(f"{row.label} on {shelf.data.name}, seed {seed}", arguments)
-                    wanted.setdefault(run_id, (shelf, job))
-    return wanted
+                run_id = runs.run_id(row, seed)
+                is_missing = runs.get(run_id) is None
+                if run_id in planned or not (is_missing or overwrite is OverwriteStrategy.REDO):
+                    continue
+                # A record that is in the store and still missing is damaged: it has to be overwritten, too.
+                force = overwrite is OverwriteStrategy.REDO or run_id in runs.store
+                planned[run_id] = _PlannedRun(run_id, _job(runs, row, seed, force), runs.store)
+    return list(planned.values())
+
+
+def _job(runs: DatasetRuns, row: Row, seed: int, force: bool) -> Job:
+    arguments = [*row.spec(runs.source, seed).arguments(), "--store", str(runs.store.folder)]
+    if force:
+        arguments.append("--force")
+    return Job(f"{row.label} on {runs.data.name}, seed {seed}", tuple(arguments))
+
+
+def _failure(outcome: Outcome, run: _PlannedRun) -> str | None:
+    """Return why a run that has ended left no record, None if it did leave one."""
+    if outcome.failure is not None:
+        return outcome.failure
+    if run.run_id not in run.store:
+        return f"it ended well, but {run.store.folder} does not hold its record: is the store shared?"
+    return None
 
 
 def runnable(experiment: Experiment) -> list[Row]:
-    """The rows whose method, ablations, augmentations and reranker all exist."""
+    """Return the rows whose method, ablations, augmentations and reranker all exist."""
     return [row for row in experiment.rows if unavailable(row) is None]
 
 
-def fill(experiment: Experiment, shelf: DatasetRuns, seeds: Sequence[int], failures: Failures | None = None) -> Table:
-    """The table of what the store holds."""
+def fill(
+    experiment: Experiment,
+    dataset_runs: DatasetRuns,
+    seeds: Sequence[int],
+    failures: Failures | None = None,
+) -> Table:
+    """Return the table of what the store holds.
+
+    Parameters
+    ----------
+    experiment
+        The table or figure.
+    dataset_runs
+        The dataset and the store of its runs.
+    seeds
+        The seeds to average over.
+    failures
+        What `run_missing` returned, if it was called: empty rows then say why they failed.
+    """
     check(experiment)
     columns = tuple(column(name) for name in experiment.metrics)
-    records = {row.label: shelf.records(row, seeds) for row in runnable(experiment)}
-    judge = ScoreTable(shelf.data, {label: list(found.values()) for label, found in records.items()}, columns)
-    cells = {c.name: _cells(c, judge, experiment) for c in columns}
+    records = {row.label: dataset_runs.records(row, seeds) for row in runnable(experiment)}
+    records_by_label = {label: list(by_seed.values()) for label, by_seed in records.items()}
+    scores = ScoreTable(dataset_runs.data, records_by_label, columns)
+    cells_by_column = {c.name: _cells(c, scores, experiment) for c in columns}
+
     rows = []
     for row in experiment.rows:
-        found = records.get(row.label, {})
-        problem, state = _problem(row, shelf, seeds, found, failures or {})
-        of_row = {name: of_column[row.label] for name, of_column in cells.items() if row.label in of_column}
-        rows.append(TableRow(row, of_row, tuple(found.values()), problem, state))
-    figures = {
-        (row.label, c.name): figure
-        for row in experiment.rows
-        for c in columns
-        if (figure := paper.figure(experiment, shelf.data.name, row.label, c.name))
-    }
-    return Table(experiment, shelf.data.name, len(shelf.data.test), tuple(seeds), columns, tuple(rows), figures)
+        by_seed = records.get(row.label, {})
+        problem, state = _problem(row, dataset_runs, seeds, by_seed, failures or {})
+        cells = {name: cells[row.label] for name, cells in cells_by_column.items() if row.label in cells}
+        rows.append(TableRow(row, cells, tuple(by_seed.values()), problem, state))
+
+    return Table(
+        experiment=experiment,
+        dataset=dataset_runs.data.name,
+        test_points=len(dataset_runs.data.test),
+        seeds=tuple(seeds),
+        columns=columns,
+        rows=tuple(rows),
+        published=_published(experiment, dataset_runs.data.name, columns),
+    )
+
+
+def _published(
+    experiment: Experiment,
+    dataset: str,
+    columns: Sequence[Column],
+) -> dict[tuple[str, str], paper.PaperFigure]:
+    result = {}
+    for row in experiment.rows:
+        for c in columns:
+            figure = paper.figure(experiment, dataset, row.label, c.name)
+            if figure is not None:
+                result[row.label, c.name] = figure
+    return result
 
 
 def _problem(
-    row: Row, shelf: DatasetRuns, seeds: Sequence[int], found: Mapping[int, Record], failures: Failures
+    row: Row,
+    dataset_runs: DatasetRuns,
+    seeds: Sequence[int],
+    records: Mapping[int, Record],
+    failures: Failures,
 ) -> tuple[str | None, str]:
-    """Why a row is empty or incomplete, and in which state that leaves it."""
-    if reason := unavailable(row):
+    """Return why a row is empty or incomplete, and which state the row is in."""
+    reason = unavailable(row)
+    if reason is not None:
         return reason, "not available"
-    failed = {seed: failures.get(shelf.run_id(row, seed)) for seed in seeds}
-    state = "done" if found else "failed" if any(failed.values()) else "not run"
-    whys = {seed: failure or "not run yet" for seed, failure in failed.items() if seed not in found}
-    # `--run all`: what is shown is no longer what was asked for.
-    whys |= {seed: f"an earlier run, since the new one failed: {failed[seed]}" for seed in found if failed[seed]}
+
+    problems = {}
+    any_failed = False
+    for seed in seeds:
+        failure = failures.get(dataset_runs.run_id(row, seed))
+        any_failed = any_failed or failure is not None
+        if seed not in records:
+            problems[seed] = failure or "not run yet"
+        elif failure is not None:
+            # After `--run all`, the figure is not of the run that was asked for.
+            problems[seed] = f"an earlier run, since the new one failed: {failure}"
+
+    state = "not run"
+    if records:
+        state = "done"
+    elif any_failed:
+        state = "failed"
+
+    if not problems:
+        return None, state
     if len(seeds) == 1:
-        return whys.get(seeds[0]), state
-    return "; ".join(f"seed {seed}: {why}" for seed, why in sorted(whys.items())) or None, state
+        return problems[seeds[0]], state
+    return "; ".join(f"seed {seed}: {problem}" for seed, problem in sorted(problems.items())), state
 
 
-def _cells(column: Column, judge: ScoreTable, experiment: Experiment) -> dict[str, Cell]:
-    """One column: figures, who is best or tied with it, and differences to the reference row."""
-    spreads = {row.label: judge.spread(row.label, column) for row in experiment.rows}
-    values = {label: spread.mean for label, spread in spreads.items() if spread is not None}
-    if not values:
+def _cells(
+    column: Column,
+    scores: ScoreTable,
+    experiment: Experiment,
+) -> dict[str, Cell]:
+    """Return one column: figures, which is best or tied with it, and differences to the reference row."""
+    spreads = {}
+    for row in experiment.rows:
+        spread = scores.spread(row.label, column)
+        if spread is not None:
+            spreads[row.label] = spread
+    if not spreads:
         return {}
-    tested = column.read is None
-    best = (min if column.lower_is_better else max)(values, key=lambda label: values[label])
-    from_best = _p_values(judge, column.name, best, values) if tested else {}
-    reference = experiment.reference if experiment.reference in values else None
-    from_reference = _p_values(judge, column.name, reference, values) if tested and reference else {}
+
+    values = {label: spread.mean for label, spread in spreads.items()}
+    best = _best(values, column.lower_is_better)
     cells = {}
-    for label, value in values.items():
-        interval = judge.interval(label, column.name) if tested else None
-        spread = spreads[label]
-        cells[label] = Cell(
-            value,
-            interval.low if interval else None,
-            interval.high if interval else None,
-            spread.deviation if spread else None,
-            best=label == best and len(values) > 1,
-            tied=from_best.get(label, 0.0) > ALPHA,
-            difference=value - values[reference] if reference and label != reference else None,
-            p_value=from_reference.get(label),
-        )
+    for label, spread in spreads.items():
+        is_best = label == best and len(values) > 1
+        cells[label] = Cell(spread.mean, deviation=spread.deviation, best=is_best)
+
+    if experiment.reference in values:
+        _add_differences(cells, experiment.reference)
+    if column.is_metric:
+        _add_tests(cells, scores, column.name, best, experiment.reference)
     return cells
 
 
-def _p_values(judge: ScoreTable, metric: str, against: str, labels: Mapping[str, float]) -> dict[str, float]:
-    """Each row against one of them, Holm-corrected together."""
+def _add_differences(cells: dict[str, Cell], reference: str) -> None:
+    """Set the differences of all other rows to the reference row."""
+    for label, cell in cells.items():
+        if label != reference:
+            cells[label] = replace(cell, difference=cell.value - cells[reference].value)
+
+
+def _add_tests(
+    cells: dict[str, Cell],
+    scores: ScoreTable,
+    metric: str,
+    best: str,
+    reference: str | None,
+) -> None:
+    """Set the intervals, which rows are tied with the best, and the p-values of differences to the reference row."""
+    p_from_best = _p_values(scores, metric, best, cells)
+    p_from_reference: dict[str, float] = {}
+    if reference in cells:
+        p_from_reference = _p_values(scores, metric, reference, cells)
+
+    for label, cell in cells.items():
+        interval = scores.interval(label, metric)
+        cells[label] = replace(
+            cell,
+            low=interval.low,
+            high=interval.high,
+            tied=p_from_best.get(label, 0.0) > ALPHA,
+            p_value=p_from_reference.get(label),
+        )
+
+
+def _best(values: Mapping[str, float], lower_is_better: bool) -> str:
+    """Return the row with the best figure; the first of equals."""
+    if lower_is_better:
+        return min(values, key=lambda label: values[label])
+    return max(values, key=lambda label: values[label])
+
+
+def _p_values(
+    scores: ScoreTable,
+    metric: str,
+    against: str,
+    labels: Iterable[str],
+) -> dict[str, float]:
+    """Test each row against one of them, Holm-corrected together."""
     others = [label for label in labels if label != against]
-    raw = [judge.contrast(metric, {label: 1.0, against: -1.0}).p_value for label in others]
-    return dict(zip(others, holm(raw), strict=True)) if raw else {}
-
-
-def shelves(datasets: Sequence[str], store: Store) -> list[DatasetRuns]:
-    """The datasets of a table, loaded; an unknown name is an `InputError`."""
-    return [DatasetRuns.of(name, store) for name in datasets]
+    if not others:
+        return {}
+    raw = [scores.contrast(metric, {label: 1.0, against: -1.0}).p_value for label in others]
+    return dict(zip(others, holm(raw), strict=True))

@@ -7,17 +7,28 @@ import dataclasses
 import logging
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from tqdm import tqdm
 
 from xcbench.data import Dataset
 from xcbench.errors import XCBenchError
 from xcbench.plugins.contract import PlugIn, check_name
-from xcbench.plugins.stages import CORE_VERSION, Stage, StageWork, derive_seed, seed_generators
+from xcbench.plugins.stages import (
+    CORE_VERSION,
+    ConfigView,
+    Source,
+    Stage,
+    StageWork,
+    Values,
+    derive_seed,
+    digest,
+    seed_generators,
+)
 from xcbench.ranks import rank
 from xcbench.runner.environment import code_digest
 from xcbench.runner.spec import OverwriteStrategy
@@ -27,34 +38,58 @@ from xcbench.runner.store import StageReport
 Item = TypeVar("Item")
 
 _log = logging.getLogger(__name__)
-_LINE_EVERY = 10.0
+_SECONDS_BETWEEN_LINES = 10.0
 
-PARALLEL = "beside"
-"""The state of a stage that another process computed while this one did something else."""
+PARALLEL = "parallel"
+"""The state of a stage that a second process computed while this one computed something else."""
+
+
+@dataclass(frozen=True)
+class PlannedStage:
+    """A stage of this run: the declaration, and the key that its settings, data and earlier stages give it."""
+
+    stage: Stage
+    owner: PlugIn[Any]
+    member: int
+    inputs: Mapping[str, Any]
+    """Everything that the key is made of."""
+    after: tuple[PlannedStage, ...]
+    data: Dataset
+
+    @property
+    def name(self) -> str:
+        return self.stage.name
+
+    @cached_property
+    def key(self) -> str:
+        return digest(self.inputs)
 
 
 @dataclass
 class Journal:
     """What happened in a run, shared by the contexts of all its plug-ins and ensemble members."""
 
-    stages: dict[tuple[int, str], tuple[Stage, str]] = field(default_factory=dict)
-    """By member and key: each declared stage and its owner."""
+    planned: dict[tuple[int, str], PlannedStage] = field(default_factory=dict)
+    """By ensemble member and key."""
+    outputs: dict[tuple[int, str], Values] = field(default_factory=dict)
+    """What was computed or loaded, by the same."""
     notes: dict[str, StageNote] = field(default_factory=dict)
-    ran: set[str] = field(default_factory=set)
-    at_work: list[Stage] = field(default_factory=list)
+    """By key, of the stages whose output was read."""
+    computed: set[str] = field(default_factory=set)
+    """Keys of the stages that this process computed."""
     seconds: float = 0.0
     """Wall time that went into obtaining stages, waiting included."""
     reported: dict[str, Any] = field(default_factory=dict)
-    parallel_since: float | None = None
-    """When a process was started that computes the stages of `elsewhere` beside this one."""
-    elsewhere: set[str] = field(default_factory=set)
-    """Keys of stages on other data than the run's."""
+    retraining_since: float | None = None
+    """When a second process was started that computes stages of the method on other data."""
+    on_other_data: set[str] = field(default_factory=set)
+    """Keys of stages on other data than the run's own."""
 
     def made_in_parallel(self, note: StageNote | None) -> bool:
-        """Whether that process computed a stage of which this is the note."""
-        if note is None or self.parallel_since is None:
+        """Whether the second process computed the stage that this note is about."""
+        if note is None or self.retraining_since is None:
             return False
-        return note.key in self.elsewhere and note.created >= self.parallel_since
+        return note.key in self.on_other_data and note.created >= self.retraining_since
 
 
 @dataclass(frozen=True)
@@ -70,23 +105,26 @@ class RunContext:
     shared_seed: int | None = None
     """The seed of stages that all members of an ensemble share, where it is not `seed`."""
     number: int = 0
+    """Which member of an ensemble this is."""
     journal: Journal = field(default_factory=Journal)
-    is_elsewhere: bool = False
-    """Whether the data is another than the run's own."""
+    is_other_data: bool = False
+    """Whether the data is other data than the run's own."""
 
     def member(self, number: int) -> RunContext:
         """The context of one member of an ensemble. The first is the run without an ensemble, and shares its stages."""
-        seed = self.seed if number == 0 else derive_seed("member", self.seed, number)
+        seed = self.seed
+        if number > 0:
+            seed = derive_seed("member", self.seed, number)
         return dataclasses.replace(self, seed=seed, shared_seed=self.seed, number=number)
 
     def owned_by(self, plugin: PlugIn[Any]) -> RunContext:
         return dataclasses.replace(self, owner=plugin)
 
     @contextlib.contextmanager
-    def elsewhere(self, data: Dataset) -> Iterator[RunContext]:
-        """The same run on other data. Its stages count as the run's; what is reported there says nothing of the run."""
+    def on_other_data(self, data: Dataset) -> Iterator[RunContext]:
+        """The same run on other data. Its stages count as the run's; what is reported there is dropped."""
         reported = dict(self.journal.reported)
-        yield dataclasses.replace(self, unaugmented=data, is_elsewhere=True)
+        yield dataclasses.replace(self, unaugmented=data, is_other_data=True)
         self.journal.reported = reported
 
     def log(self, message: str) -> None:
@@ -99,99 +137,144 @@ class RunContext:
         if sys.stderr.isatty() and rank() == 0:
             yield from tqdm(items, desc=title, total=total, leave=False, dynamic_ncols=True)
             return
-        total = len(items) if total is None and isinstance(items, Sequence) else total
-        spoke = time.monotonic()
+
+        if total is None and isinstance(items, Sequence):
+            total = len(items)
+        of_total = f" of {total}" if total else ""
+        last_line = time.monotonic()
         for done, item in enumerate(items):
-            if time.monotonic() - spoke > _LINE_EVERY:
-                _log.info("%s: %d%s", title, done, f" of {total}" if total else "")
-                spoke = time.monotonic()
+            if time.monotonic() - last_line > _SECONDS_BETWEEN_LINES:
+                _log.info("%s: %d%s", title, done, of_total)
+                last_line = time.monotonic()
             yield item
 
-    def stage(
-        self,
-        name: str,
-        compute: Callable[[StageWork], Mapping[str, Any]],
-        *,
-        data: Dataset | Sequence[Dataset] = (),
-        config: Any = None,
-        after: Sequence[Stage] = (),
-        seeded: bool = True,
-        shared: bool = False,
-        version: str | None = None,
-    ) -> Stage:
-        check_name(name, "stage")
-        base = self.shared_seed if shared and self.shared_seed is not None else self.seed
-        datasets = [data] if isinstance(data, Dataset) else data
-        inputs = {
+    def stage(self, stage: Stage, data: Dataset) -> Values:
+        """The output of a stage: from the cache, or computed now, after the stages that it reads."""
+        return self._output(self.plan(stage, data))
+
+    def plan(self, stage: Stage, data: Dataset) -> PlannedStage:
+        """Work out the key of a stage and of those before it, computing nothing."""
+        check_name(stage.name, "stage")
+        if stage not in type(self.owner).stages:
+            raise XCBenchError(f"{self.owner.name}: stage {stage.name!r} is not listed in its `stages`")
+
+        after = tuple(self.plan(earlier, data) for earlier in stage.after)
+        planned = PlannedStage(stage, self.owner, self.number, self._inputs(stage, data, after), after, data)
+        if self.is_other_data:
+            self.journal.on_other_data.add(planned.key)
+        return self.journal.planned.setdefault((self.number, planned.key), planned)
+
+    def _inputs(self, stage: Stage, data: Dataset, after: Sequence[PlannedStage]) -> dict[str, Any]:
+        base_seed = self.seed
+        if stage.shared and self.shared_seed is not None:
+            base_seed = self.shared_seed
+
+        datasets = self._datasets(data)
+        return {
             "core": CORE_VERSION,
             "owner": self.owner.name,
-            "stage": name,
-            "version": self.owner.code_version if version is None else version,
-            "config": config,
-            "data": [dataset.fingerprint for dataset in datasets],
-            "seed": derive_seed(base, name) if seeded else None,
-            "after": [f"{stage.name}-{stage.key}" for stage in after],
+            "stage": stage.name,
+            "version": self.owner.code_version if stage.version is None else stage.version,
+            "settings": stage.identity(self.owner.config),
+            "data": {source: datasets[source].fingerprint for source in stage.sources},
+            "seed": derive_seed(base_seed, stage.name) if stage.seeded else None,
+            "after": [f"{earlier.name}-{earlier.key}" for earlier in after],
         }
-        stage = Stage(name, inputs, tuple(after), lambda asked: self._obtain(asked, compute))
-        if self.is_elsewhere:
-            self.journal.elsewhere.add(stage.key)
-        known = self.journal.stages.setdefault((self.number, stage.key), (stage, self.owner.name))
-        return known[0]
 
-    def _obtain(self, stage: Stage, compute: Callable[[StageWork], Mapping[str, Any]]) -> dict[str, Any]:
-        journal = self.journal
-        if journal.at_work and not journal.at_work[-1].depends_on(stage):
-            raise XCBenchError(
-                f"stage {journal.at_work[-1].name!r} reads stage {stage.name!r} without declaring it in `after`"
-            )
-        redo = self.overwrite is OverwriteStrategy.REDO and stage.key not in journal.ran
-        redo = redo and not journal.made_in_parallel(self.cache.note(self.owner.name, stage.name, stage.key))
-        cached = None if redo else self.cache.read(self.owner.name, stage.name, stage.key)
+    def _datasets(self, data: Dataset) -> dict[Source, Dataset]:
+        return {"data": data, "unaugmented": self.unaugmented}
+
+    def _output(self, planned: PlannedStage) -> Values:
+        """The output of a planned stage; whatever is needed for it is computed first."""
+        place = planned.member, planned.key
+        if place in self.journal.outputs:
+            return self.journal.outputs[place]
+
+        redo = self._is_to_be_redone(planned)
+        cached = None
+        if not redo:
+            cached = self.cache.read(planned.owner.name, planned.name, planned.key)
         if cached is None:
-            for earlier in stage.after:
-                earlier.read()
+            for earlier in planned.after:
+                self._output(earlier)
+
         start = time.perf_counter()
-        note, values, ran = (*cached, False) if cached else self._compute(stage, compute, redo)
-        journal.seconds += time.perf_counter() - start
-        journal.notes[stage.key] = note
-        if ran:
-            journal.ran.add(stage.key)
-        self._say(stage, note, ran)
+        if cached is None:
+            note, values, computed = self._compute(planned, redo)
+        else:
+            note, values = cached
+            computed = False
+        self.journal.seconds += time.perf_counter() - start
+
+        self.journal.notes[planned.key] = note
+        if computed:
+            self.journal.computed.add(planned.key)
+        self.journal.outputs[place] = values
+        self._log_stage(planned, note, computed)
         return values
 
-    def _compute(
-        self, stage: Stage, compute: Callable[[StageWork], Mapping[str, Any]], redo: bool
-    ) -> tuple[StageNote, dict[str, Any], bool]:
-        def work(checkpoints: Path) -> Mapping[str, Any]:
-            _log.info("stage %s: started", stage.name)
-            self.journal.at_work.append(stage)
-            try:
-                seed = stage.inputs["seed"] or 0
-                seed_generators(seed)
-                return compute(StageWork(seed, self.device, checkpoints, self.log, self.progress))
-            finally:
-                self.journal.at_work.pop()
+    def _is_to_be_redone(self, planned: PlannedStage) -> bool:
+        if self.overwrite is not OverwriteStrategy.REDO or planned.key in self.journal.computed:
+            return False
+        note = self.cache.note(planned.owner.name, planned.name, planned.key)
+        return not self.journal.made_in_parallel(note)
 
-        return self.cache.compute(self.owner.name, stage.name, stage.key, stage.inputs, work, redo)
+    def _compute(self, planned: PlannedStage, redo: bool) -> tuple[StageNote, dict[str, Any], bool]:
+        """Note and output of a stage, and whether this process computed it (another one may have been faster)."""
 
-    def _say(self, stage: Stage, note: StageNote, ran: bool) -> None:
-        beside = self.journal.made_in_parallel(note) and not ran
-        what = "ran" if ran else "ran beside" if beside else "reused"
+        def compute(checkpoints: Path) -> Values:
+            _log.info("stage %s: started", planned.name)
+            seed = planned.inputs["seed"] or 0
+            seed_generators(seed)
+            return planned.stage.function(self._work(planned, seed, checkpoints))
+
+        return self.cache.compute(planned.owner.name, planned.name, planned.key, planned.inputs, compute, redo)
+
+    def _work(self, planned: PlannedStage, seed: int, checkpoints: Path) -> StageWork[Any]:
+        stage = planned.stage
+        return StageWork(
+            stage=stage,
+            config=cast("Any", ConfigView(planned.owner.config, stage)),
+            datasets=self._datasets(planned.data),
+            outputs=lambda earlier: self._output(self.plan(earlier, planned.data)),
+            seed=seed,
+            device=self.device,
+            checkpoints=checkpoints,
+            log=self.log,
+            progress=self.progress,
+        )
+
+    def _log_stage(self, planned: PlannedStage, note: StageNote, computed: bool) -> None:
         cost = f"{note.seconds:.1f} s, peak {note.peak_memory / 2**20:.0f} MiB"
-        other = "" if note.code == code_digest() else "; made by other code than this, --force computes it again"
-        _log.info("stage %s: %s (%s%s%s)", stage.name, what, "" if ran or beside else "it took ", cost, other)
+        if note.code != code_digest():
+            cost += "; made by other code than this, --force computes it again"
+
+        if computed:
+            _log.info("stage %s: ran (%s)", planned.name, cost)
+        elif self.journal.made_in_parallel(note):
+            _log.info("stage %s: ran in parallel (%s)", planned.name, cost)
+        else:
+            _log.info("stage %s: reused (it took %s)", planned.name, cost)
 
     def stage_reports(self) -> tuple[StageReport, ...]:
-        """What every declared stage cost; those that nothing had to read are looked up in the cache."""
-        reports = []
-        for (member, key), (stage, owner) in self.journal.stages.items():
-            note = self.journal.notes.get(key)
-            state = "ran" if key in self.journal.ran else "reused" if note else "unused"
-            note = note or self.cache.note(owner, stage.name, key)
-            state = PARALLEL if state != "ran" and self.journal.made_in_parallel(note) else state
-            reports.append(
-                StageReport(
-                    stage.name, key, member, state, note.seconds if note else 0.0, note.peak_memory if note else 0
-                )
-            )
-        return tuple(reports)
+        """What every planned stage cost; those that nothing had to read are looked up in the cache."""
+        return tuple(self._stage_report(planned) for planned in self.journal.planned.values())
+
+    def _stage_report(self, planned: PlannedStage) -> StageReport:
+        note = self.journal.notes.get(planned.key)
+        state = "reused" if note else "unused"
+        if note is None:
+            note = self.cache.note(planned.owner.name, planned.name, planned.key)
+        if planned.key in self.journal.computed:
+            state = "ran"
+        elif self.journal.made_in_parallel(note):
+            state = PARALLEL
+
+        return StageReport(
+            name=planned.name,
+            key=planned.key,
+            member=planned.member,
+            state=state,
+            seconds=note.seconds if note else 0.0,
+            peak_memory=note.peak_memory if note else 0,
+        )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib.metadata
 import os
@@ -11,37 +12,26 @@ from pathlib import Path
 from typing import Any
 
 import xcbench
-from xcbench.errors import InputError
 from xcbench.ranks import process_count
 
 _PACKAGES = ("numpy", "scipy", "numba", "torch", "faiss-cpu", "tokenizers", "omegaconf")
 
 
-def choose_device(wanted: str) -> str:
-    """`auto` is a GPU where torch sees one; anything else must be a device that torch can use here."""
-    import torch
+def choose_device(requested: str) -> str:
+    """Return the name of the device that a run uses, such as `cpu` or `cuda:0`; see `train.devices.resolve_device`."""
+    # Imported here, since a run that is in the store already needs no training code.
+    from xcbench.train.devices import resolve_device
 
-    if wanted == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        device = torch.device(wanted)
-    except RuntimeError:
-        raise InputError(f"unknown device {wanted!r}; expected auto, cpu, cuda or cuda:N") from None
-    if device.type == "cuda":
-        if not torch.cuda.is_available():
-            raise InputError(f"device {wanted!r}: torch sees no GPU on this machine")
-        if (device.index or 0) >= torch.cuda.device_count():
-            raise InputError(f"device {wanted!r}: torch sees {torch.cuda.device_count()} GPUs here")
-    return str(device)
+    return str(resolve_device(requested))
 
 
 def describe_environment(device: str, threads: int) -> dict[str, Any]:
-    """What a reader of a result needs to judge or repeat it."""
+    """Return what a reader of a result needs to judge or repeat it."""
     return {
         "xcbench": xcbench.__version__,
         "code": code_digest(),
         "python": platform.python_version(),
-        "packages": {name: version for name in _PACKAGES if (version := _version(name))},
+        "packages": _package_versions(),
         "platform": platform.platform(terse=True),
         "processor": _processor(),
         "cores": os.cpu_count(),
@@ -53,34 +43,44 @@ def describe_environment(device: str, threads: int) -> dict[str, Any]:
 
 @lru_cache(maxsize=1)
 def code_digest() -> str:
-    """A short hash of every source file of ours, so that a result made by other code can be told."""
+    """Return a short hash of all our source files, by which results of other code are recognised."""
     import xcbench.methods
 
+    core = Path(xcbench.__file__).parent
+    methods = [Path(folder) for folder in xcbench.methods.__path__]
+
     digest = hashlib.sha256()
-    for root in (Path(xcbench.__file__).parent, *map(Path, xcbench.methods.__path__)):
+    for root in (core, *methods):
         for path in sorted(root.rglob("*.py")):
             digest.update(path.read_bytes())
     return digest.hexdigest()[:12]
 
 
-def _version(package: str) -> str | None:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return None
+def _package_versions() -> dict[str, str]:
+    versions = {}
+    for package in _PACKAGES:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            versions[package] = importlib.metadata.version(package)
+    return versions
 
 
 def _processor() -> str:
+    """Return the processor's model name."""
     try:
         lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
-        return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
-        return platform.processor() or platform.machine()
+    except OSError:
+        lines = []
+
+    for line in lines:
+        if line.startswith("model name"):
+            return line.split(":", 1)[1].strip()
+    return platform.processor() or platform.machine()
 
 
 def _device_name(device: str) -> str:
     if not device.startswith("cuda"):
         return device
+
     import torch
 
     return f"{device} ({torch.cuda.get_device_name(device)})"

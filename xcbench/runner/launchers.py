@@ -1,7 +1,7 @@
 """Where the runs of a table happen: in processes of this machine, or on the machines of a Ray cluster.
 
 Each run is a process of its own, so that a crash, a timeout or a lack of memory costs one cell of a table and never
-the table. A launcher gives back an outcome for every job it was given; none is lost silently.
+the table. A launcher returns an outcome for every job that it was given.
 """
 
 from __future__ import annotations
@@ -23,39 +23,49 @@ from xcbench import threads
 from xcbench.errors import InputError, unknown_name
 
 PROGRAM = (sys.executable, "-m", "xcbench.cli.worker")
+
 _POLL_SECONDS = 0.05
 _GRACE_SECONDS = 5.0
 _THREAD_VARIABLES = ("XCBENCH_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+_SECONDS_PER_UNIT = {"": 1, "s": 1, "m": 60, "h": 3600}
+_OUT_OF_MEMORY_MESSAGES = ("MemoryError", "bad_alloc", "can't allocate memory")
 
 
 @dataclass(frozen=True)
 class Job:
-    """One command of xcbench, from the verb on, and a name for people."""
+    """One command of xcbench, and a title for people."""
 
     title: str
     arguments: tuple[str, ...]
+    """The command line from the verb on: `("run", "--method", ...)`."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a job ended. `failure` is one line that says why, or None where it ended well."""
+    """How a job ended."""
 
     job: Job
     failure: str | None
+    """One line that says why the job failed; None if it succeeded."""
     seconds: float
     output: str = ""
 
 
 class Launcher(Protocol):
+    """Runs jobs, several at a time."""
+
     def launch(self, jobs: Sequence[Job], timeout: float | None = None) -> Iterator[Outcome]:
-        """Run every job, each for at most `timeout` seconds; outcomes come as they happen. Closing the iterator
-        ends what is running."""
+        """Run every job and yield each outcome as soon as the job has ended.
+
+        A job that takes more than `timeout` seconds is ended. Closing the iterator ends the jobs that are running.
+        """
 
 
 def by_name(name: str, jobs: int) -> Launcher:
-    """`local` or `ray`, with at most `jobs` runs at a time."""
+    """Return the launcher `local` or `ray`, which runs at most `jobs` jobs at a time."""
     if jobs < 1:
         raise InputError(f"--jobs is at least 1, got {jobs}")
+
     if name == "local":
         return LocalLauncher(jobs)
     if name == "ray":
@@ -66,30 +76,41 @@ def by_name(name: str, jobs: int) -> Launcher:
 
 
 def parse_duration(text: str) -> float:
-    """`90`, `90s`, `30m` or `2h` as seconds."""
+    """Return `90`, `90s`, `30m` or `2h` in seconds."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smh]?)", text.strip())
     if match is None or float(match[1]) <= 0:
         raise InputError(f"a time is a number of seconds, or one with s, m or h behind it, as in 30m; got {text!r}")
-    return float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[match[2]]
+    return float(match[1]) * _SECONDS_PER_UNIT[match[2]]
+
+
+def threads_per_job(cores: int, jobs_at_a_time: int, job_count: int) -> int:
+    """Return how many threads each job gets when the jobs that run at the same time divide the cores."""
+    running = max(1, min(jobs_at_a_time, job_count))
+    return max(1, cores // running)
 
 
 @dataclass(frozen=True)
 class LocalLauncher:
-    """Processes of this machine, the cores divided among them."""
+    """Runs jobs as processes of this machine, which divide the cores among them."""
 
     jobs: int = 1
 
     def launch(self, jobs: Sequence[Job], timeout: float | None = None) -> Iterator[Outcome]:
-        waiting, running = deque(jobs), list[Child]()
-        share = max(1, threads.default_threads() // max(1, min(self.jobs, len(jobs))))
+        thread_count = threads_per_job(threads.default_threads(), self.jobs, len(jobs))
+        waiting = deque(jobs)
+        running: list[Child] = []
+
         with _terminate_as_interrupt():
             try:
                 while waiting or running:
                     while waiting and len(running) < self.jobs:
-                        running.append(Child(waiting.popleft(), share, timeout))
+                        running.append(Child(waiting.popleft(), thread_count, timeout))
+
                     time.sleep(_POLL_SECONDS)
+
                     for child in list(running):
-                        if (outcome := child.poll()) is not None:
+                        outcome = child.poll()
+                        if outcome is not None:
                             running.remove(child)
                             yield outcome
             finally:
@@ -97,54 +118,65 @@ class LocalLauncher:
 
 
 class Child:
-    """One job as a process in a session of its own, so that ending it ends what it has started, too."""
+    """One job as a process in a session of its own, so that ending it also ends what it has started."""
 
     def __init__(self, job: Job, thread_count: int, timeout: float | None) -> None:
         self.job = job
         self._started = time.monotonic()
         self._timeout = timeout
         self._timed_out = False
-        # It lives as long as the child, so no `with`.
+        # The file lives as long as the child, so no `with`.
         self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
-        environment = {**os.environ, **dict.fromkeys(_THREAD_VARIABLES, str(thread_count))}
+
+        thread_variables = dict.fromkeys(_THREAD_VARIABLES, str(thread_count))
         self._process = subprocess.Popen(
             [*PROGRAM, str(os.getpid()), *job.arguments],
             stdin=subprocess.DEVNULL,
             stdout=self._log,
             stderr=subprocess.STDOUT,
-            env=environment,
+            env={**os.environ, **thread_variables},
             start_new_session=True,
         )
 
     def poll(self) -> Outcome | None:
-        """The outcome, once there is one."""
+        """Return the outcome, or None while the job is running. A job that takes too long is ended."""
         seconds = time.monotonic() - self._started
-        if self._timeout is not None and seconds > self._timeout and self._process.poll() is None:
+        if self._is_running() and self._timeout is not None and seconds > self._timeout:
             self._timed_out = True
             end_all([self])
+
         code = self._process.poll()
         if code is None:
             return None
+
         output = self._output()
-        failure = f"timed out after {self._timeout:g} s" if self._timed_out else failure_reason(code, output)
+        failure = failure_reason(code, output)
+        if self._timed_out:
+            failure = f"timed out after {self._timeout:g} s"
         return Outcome(self.job, failure, seconds, output)
 
     def wait(self) -> Outcome:
-        """The outcome, however long it takes."""
+        """Wait for the job to end and return its outcome."""
         while (outcome := self.poll()) is None:
             time.sleep(_POLL_SECONDS)
         return outcome
 
     def signal(self, number: int) -> None:
-        if self._process.poll() is not None:  # its number may belong to somebody else by now
+        """Send a signal to the process and to what it has started."""
+        # The process number of a process that has ended may belong to another one by now.
+        if not self._is_running():
             return
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, number)
 
-    def ended_within(self, deadline: float) -> bool:
+    def ends_before(self, deadline: float) -> bool:
+        """Wait for the process until a moment of `time.monotonic`; returns whether it has ended."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(max(0.0, deadline - time.monotonic()))
-        return self._process.poll() is not None
+        return not self._is_running()
+
+    def _is_running(self) -> bool:
+        return self._process.poll() is None
 
     def _output(self) -> str:
         self._log.seek(0)
@@ -154,14 +186,15 @@ class Child:
 
 
 def end_all(children: Sequence[Child]) -> None:
-    """Ask them to end, then insist."""
+    """End processes: SIGTERM to all of them, then SIGKILL to those that do not end within a few seconds."""
     for child in children:
         child.signal(signal.SIGTERM)
+
     deadline = time.monotonic() + _GRACE_SECONDS
     for child in children:
-        if not child.ended_within(deadline):
+        if not child.ends_before(deadline):
             child.signal(signal.SIGKILL)
-            child.ended_within(time.monotonic() + _GRACE_SECONDS)
+            child.ends_before(time.monotonic() + _GRACE_SECONDS)
 
 
 def run_here(job: Job, thread_count: int, timeout: float | None) -> Outcome:
@@ -174,33 +207,42 @@ def run_here(job: Job, thread_count: int, timeout: float | None) -> Outcome:
 
 
 def failure_reason(code: int, output: str) -> str | None:
-    """One line for an exit code and what the process said last; None for a good end."""
+    """Return one line that says why a process failed, from its exit code and output; None if it succeeded."""
     if code == 0:
         return None
-    lines = [line.strip() for line in output.splitlines() if line.strip()]
-    last = re.sub(r"^xcbench: ", "", lines[-1]) if lines else "it said nothing"
     if code in (-signal.SIGKILL, 128 + signal.SIGKILL):
         return "killed by the system, most likely out of memory"
     if code < 0:
         return f"crashed ({signal.Signals(-code).name})"
-    if any(sign in last for sign in ("MemoryError", "bad_alloc", "can't allocate memory")):
-        return f"out of memory: {last}"
-    return last
+
+    message = _last_line(output).removeprefix("xcbench: ")
+    if any(sign in message for sign in _OUT_OF_MEMORY_MESSAGES):
+        return f"out of memory: {message}"
+    return message
+
+
+def _last_line(output: str) -> str:
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    if not lines:
+        return "it said nothing"
+    return lines[-1]
 
 
 @contextlib.contextmanager
 def _terminate_as_interrupt() -> Iterator[None]:
-    """Let SIGTERM end us the way Ctrl-C does, so that children are ended and finished cells stay."""
+    """Let SIGTERM end this process as Ctrl-C does, so that its children are ended and finished runs are kept."""
 
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
     try:
-        before = signal.signal(signal.SIGTERM, interrupt)
-    except ValueError:  # not the main thread: signals are somebody else's business
+        previous = signal.signal(signal.SIGTERM, interrupt)
+    except ValueError:
+        # Only the main thread may handle signals. In any other thread the caller's handlers stay.
         yield
         return
+
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        signal.signal(signal.SIGTERM, previous)

@@ -10,26 +10,30 @@ from types import TracebackType
 
 import psutil
 
-_EVERY = 0.02
+_SAMPLE_SECONDS = 0.02
+
 _enclosing: ContextVar[Meter | None] = ContextVar("enclosing", default=None)
+"""The innermost meter that is running."""
 
 
 class Meter:
     """Measures the block under `with`: `seconds`, and `peak_memory` in bytes of resident memory.
 
-    A thread samples the process. It cannot run while a compiled kernel holds the interpreter, so the kernel's
-    own high-water mark decides whenever it rose within the block. What a meter within saw counts too: the two
-    sample at different moments, and a run must not seem to have needed less than one of its stages.
+    A thread samples the process. It cannot run while compiled code holds the interpreter, so the operating system's
+    own high-water mark decides whenever it rose within the block. What a meter inside the block saw counts too: the
+    two sample at different moments, and a run must not seem to have needed less than one of its stages.
     """
 
     def __enter__(self) -> Meter:
         self._outer = _enclosing.get()
         self._token = _enclosing.set(self)
-        self._within = 0
         self._process = psutil.Process()
-        self._mark = _high_water()
+        self._peak_inside = 0
+        self._mark_before = _high_water_mark()
+
         self.peak_memory = self._process.memory_info().rss
         self.seconds = 0.0
+
         self._done = threading.Event()
         self._sampler = threading.Thread(target=self._sample, name="xcbench-meter", daemon=True)
         self._start = time.perf_counter()
@@ -37,30 +41,42 @@ class Meter:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.seconds = time.perf_counter() - self._start
         self._done.set()
         self._sampler.join()
-        self._look()
-        mark = _high_water()
-        self.peak_memory = max(self.peak_memory, self._within, mark if mark > self._mark else 0)
+
+        self._update_peak()
+        self.peak_memory = max(self.peak_memory, self._peak_inside)
+        mark = _high_water_mark()
+        if mark > self._mark_before:
+            self.peak_memory = max(self.peak_memory, mark)
+
         _enclosing.reset(self._token)
         if self._outer:
-            self._outer._within = max(self._outer._within, self.peak_memory)
+            self._outer._peak_inside = max(self._outer._peak_inside, self.peak_memory)
 
     def _sample(self) -> None:
-        while not self._done.wait(_EVERY):
-            self._look()
+        while not self._done.wait(_SAMPLE_SECONDS):
+            self._update_peak()
 
-    def _look(self) -> None:
+    def _update_peak(self) -> None:
         self.peak_memory = max(self.peak_memory, self._process.memory_info().rss)
 
 
-def _high_water() -> int:
+def _high_water_mark() -> int:
+    """Return the largest resident memory in bytes since the process started, as the operating system counts it."""
     if sys.platform == "win32":
         return int(psutil.Process().memory_info().peak_wset)
+
     import resource
 
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024
+    if sys.platform == "darwin":
+        return peak
+    # Linux counts in KiB.
+    return peak * 1024

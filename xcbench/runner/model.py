@@ -1,4 +1,4 @@
-"""What a run has learnt, whole: the predictors of all members, the rescoring after them, and the way in from text.
+"""A run's whole model: the predictors of all ensemble members, the rescorer after them, and the text encoder.
 
 It needs neither the training data nor the dataset's folder, so a record can be moved to another machine and used.
 """
@@ -10,6 +10,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -19,97 +20,181 @@ from xcbench.data.text import TextEncoder
 from xcbench.errors import DataError, InputError, XCBenchError
 from xcbench.plugins import registry
 from xcbench.plugins.codec import load_values, save_values
-from xcbench.plugins.contract import Predictor, Rescorer, TextPredictor
+from xcbench.plugins.contract import Method, Predictor, Rescorer, TextPredictor
 from xcbench.runner.store import Record
 from xcbench.shortlist import blend
 
 _log = logging.getLogger(__name__)
 
+_MIN_DEPTH = 100
+"""How many labels per point each member predicts at least: averaging and rescoring need some room below the cut."""
+
 
 @dataclass(frozen=True)
 class Model:
-    """Predicts from rows of X, from titles, or from whatever of both its predictors read."""
+    """Predicts from rows of X, from titles, or from both, depending on what its predictors read."""
 
     members: tuple[Predictor, ...]
+    """One predictor per ensemble member; their scores are averaged."""
     label_count: int
     rescorer: Rescorer | None = None
+    """Applied to the averaged predictions."""
     encoder: TextEncoder | None = None
+    """Turns text into rows of X; None if the features were not made of text."""
     label_titles: TextColumn | None = None
 
     def predict(self, X: sp.csr_array, k: int, titles: Sequence[str] | None = None) -> TopK:
-        """The k best labels of each row; `titles` are the same points as text, for predictors that read words."""
-        # A rescorer and a mean over members need some room below the cut.
-        depth = min(max(k, 100), self.label_count)
-        predicted = [self._member(member, X, depth, titles) for member in self.members]
-        found = predicted[0] if len(predicted) == 1 else blend(predicted, depth)
+        """Return the k best labels per row.
+
+        Parameters
+        ----------
+        X
+            Features, a row per point.
+        k
+            How many labels per point. Where a point has fewer, the rest is padding (label -1).
+        titles
+            The same points as text, for predictors that read words.
+        """
+        depth = min(max(k, _MIN_DEPTH), self.label_count)
+        by_member = [self._predict_member(member, X, depth, titles) for member in self.members]
+
+        predictions = by_member[0]
+        if len(by_member) > 1:
+            predictions = blend(by_member, depth)
         if self.rescorer is not None:
-            found = self.rescorer.rescore(found, X, titles)
-        return found.cut(k) if found.k >= k else found.padded(k)
+            predictions = self.rescorer.rescore(predictions, X, titles)
+
+        if predictions.k < k:
+            return predictions.padded(k)
+        return predictions.cut(k)
 
     def predict_text(self, titles: Sequence[str], k: int) -> TopK:
-        """The k best labels of new text."""
-        if self.encoder is None:
-            if all(isinstance(member, TextPredictor) for member in self.members):
-                return self.predict(sp.csr_array((len(titles), 0)), k, titles)
-            raise InputError("this run was trained on features without text, so it cannot read text")
-        X = self.encoder.encode(titles)
-        if len(strange := np.flatnonzero(np.diff(X.indptr) == 0)):
-            some = f"{len(strange)} of {len(titles)} titles"
-            _log.warning("%s have no word that the model knows, such as %r", some, titles[strange[0]])
-        return self.predict(X, k, titles)
+        """Return the k best labels per title.
 
-    def _member(self, member: Predictor, X: sp.csr_array, k: int, titles: Sequence[str] | None) -> TopK:
+        Parameters
+        ----------
+        titles
+            New text, a title per point.
+        k
+            How many labels per title.
+        """
+        if self.encoder is not None:
+            X = self.encoder.encode(titles)
+            _warn_of_unknown_words(X, titles)
+            return self.predict(X, k, titles)
+
+        if not all(isinstance(member, TextPredictor) for member in self.members):
+            raise InputError("this run was trained on features without text, so it cannot read text")
+        no_features = sp.csr_array((len(titles), 0))
+        return self.predict(no_features, k, titles)
+
+    def _predict_member(self, member: Predictor, X: sp.csr_array, k: int, titles: Sequence[str] | None) -> TopK:
         if not isinstance(member, TextPredictor):
-            found = member.predict(X, k)
+            predictions = member.predict(X, k)
         elif titles is None:
             raise InputError("this method reads the words of a title, but the dataset has no titles")
         else:
-            found = member.predict_titles(titles, k)
-        _check(found, X.shape[0], self.label_count, type(member).__name__)
-        return found
+            predictions = member.predict_titles(titles, k)
+
+        _check_predictions(predictions, X.shape[0], self.label_count, type(member).__name__)
+        return predictions
 
     def save(self, folder: Path) -> None:
         """Write everything into an existing folder."""
         for number, member in enumerate(self.members):
-            member.save(_made(folder / f"member-{number}"))
+            member.save(_make_folder(folder / f"member-{number}"))
+
         if self.rescorer is not None:
-            self.rescorer.save(_made(folder / "rescorer"))
+            self.rescorer.save(_make_folder(folder / "rescorer"))
+
         if self.encoder is not None:
-            (folder / "encoder.json").write_text(json.dumps(self.encoder.to_dict(), ensure_ascii=False), "utf-8")
-        save_values(_made(folder / "labels"), {"count": self.label_count, "titles": self.label_titles})
+            text = json.dumps(self.encoder.to_dict(), ensure_ascii=False)
+            (folder / "encoder.json").write_text(text, "utf-8")
+
+        labels = {"count": self.label_count, "titles": self.label_titles}
+        save_values(_make_folder(folder / "labels"), labels)
 
 
 def load_model(record: Record, method: str | None = None) -> Model:
-    """The model of a stored run. `method` is the file of a method that is not installed: a record only names it."""
-    try:
-        method_type = registry.get_method(method or record.method)
-        rescorer_type = registry.get_reranker(record.rerank).rescorer_type if record.rerank else None
-    except InputError as error:
-        raise InputError(f"run {record.id} cannot be loaded: {error} (--method FILE names a method's file)") from None
+    """Load the model of a stored run.
+
+    Parameters
+    ----------
+    record
+        The run.
+    method
+        The file of the run's method, if that is neither built in nor installed: a record holds only its name.
+    """
+    method_type, rescorer_type = _plugin_types(record, method)
+
     folder = record.folder / "model"
     if not folder.exists():
         raise InputError(f"run {record.id} was kept without its model: {record.folder} holds figures and predictions")
-    encoder = folder / "encoder.json"
+
     try:
-        labels = load_values(folder / "labels")
-        return Model(
-            tuple(method_type.predictor_type.load(folder / f"member-{i}") for i in range(record.ensemble)),
-            labels["count"],
-            rescorer_type.load(folder / "rescorer") if rescorer_type else None,
-            TextEncoder.from_dict(json.loads(encoder.read_text("utf-8"))) if encoder.exists() else None,
-            labels["titles"],
-        )
+        return _load(folder, record.ensemble, method_type.predictor_type, rescorer_type)
     except (OSError, ValueError, KeyError) as error:
         raise DataError(f"the model of this run cannot be read ({error})", folder) from error
 
 
-def _check(found: TopK, points: int, labels: int, who: str) -> None:
-    if len(found) != points:
-        raise XCBenchError(f"{who} predicted {len(found)} points instead of {points}")
-    if found.indices.size and int(found.indices.max()) >= labels:
-        raise XCBenchError(f"{who} predicted label {found.indices.max()}, but there are only {labels}")
+def _plugin_types(record: Record, method: str | None) -> tuple[type[Method[Any]], type[Rescorer] | None]:
+    """Return the run's method and, if it has a reranker, the type of its rescorer."""
+    try:
+        method_type = registry.get_method(method or record.method)
+        if not record.rerank:
+            return method_type, None
+        return method_type, registry.get_reranker(record.rerank).rescorer_type
+    except InputError as error:
+        raise InputError(f"run {record.id} cannot be loaded: {error} (--method FILE names a method's file)") from None
 
 
-def _made(folder: Path) -> Path:
+def _load(
+    folder: Path,
+    member_count: int,
+    predictor_type: type[Predictor],
+    rescorer_type: type[Rescorer] | None,
+) -> Model:
+    labels = load_values(folder / "labels")
+    members = tuple(predictor_type.load(folder / f"member-{number}") for number in range(member_count))
+
+    rescorer = None
+    if rescorer_type is not None:
+        rescorer = rescorer_type.load(folder / "rescorer")
+
+    encoder = None
+    encoder_file = folder / "encoder.json"
+    if encoder_file.exists():
+        encoder = TextEncoder.from_dict(json.loads(encoder_file.read_text("utf-8")))
+
+    return Model(
+        members=members,
+        label_count=labels["count"],
+        rescorer=rescorer,
+        encoder=encoder,
+        label_titles=labels["titles"],
+    )
+
+
+def _warn_of_unknown_words(X: sp.csr_array, titles: Sequence[str]) -> None:
+    """Log a warning if there are titles of which the encoder knows no word."""
+    empty_rows = np.flatnonzero(np.diff(X.indptr) == 0)
+    if len(empty_rows) == 0:
+        return
+
+    affected = f"{len(empty_rows)} of {len(titles)} titles"
+    _log.warning("%s have no word that the model knows, such as %r", affected, titles[empty_rows[0]])
+
+
+def _check_predictions(predictions: TopK, points: int, labels: int, predictor: str) -> None:
+    """Raise if a predictor returned another number of points, or labels that do not exist."""
+    if len(predictions) != points:
+        raise XCBenchError(f"{predictor} predicted {len(predictions)} points instead of {points}")
+
+    largest = int(predictions.indices.max(initial=-1))
+    if largest >= labels:
+        raise XCBenchError(f"{predictor} predicted label {largest}, but there are only {labels}")
+
+
+def _make_folder(folder: Path) -> Path:
     folder.mkdir()
     return folder

@@ -1,6 +1,6 @@
-"""The runs of a table on a Ray cluster: the one that `RAY_ADDRESS` names, else one on this machine.
+"""Runs the jobs of a table on a Ray cluster: the one that `RAY_ADDRESS` names, else one on this machine.
 
-Ray moves the jobs and watches the workers; a run whose worker or machine is lost goes to another one, and after a few
+Ray moves the jobs and watches the workers. A job whose worker or machine is lost goes to another one, and after a few
 losses it is reported as failed. All machines must see the same store and datasets, on a shared disk for instance.
 """
 
@@ -15,24 +15,27 @@ from typing import Any
 from xcbench import threads
 from xcbench.errors import InputError
 from xcbench.plugins.extras import extra
-from xcbench.runner.launchers import Job, Outcome, run_here
+from xcbench.runner.launchers import Job, Outcome, run_here, threads_per_job
 
 LOSSES = 3
 """How many workers may be lost under a run before it counts as failed."""
+
 _FORWARDED = ("XCBENCH_HOME", "PYTHONPATH")
+"""Environment variables that the workers get."""
 
 
 @dataclass(frozen=True)
 class RayLauncher:
-    """At most `jobs` runs at a time, each with an equal share of the cores that Ray knows of."""
+    """Runs at most `jobs` jobs at a time, each with an equal share of the cores that Ray knows of."""
 
     jobs: int = 1
 
     def launch(self, jobs: Sequence[Job], timeout: float | None = None) -> Iterator[Outcome]:
-        ray = _ray()
+        ray = _import_ray()
         started_here = not ray.is_initialized()
         if started_here:
             _start(ray)
+
         try:
             yield from _Cluster(ray, self.jobs, timeout).run(jobs)
         finally:
@@ -42,26 +45,34 @@ class RayLauncher:
 
 @dataclass
 class _Cluster:
+    """A Ray cluster at work on jobs."""
+
     ray: Any
-    jobs: int
+    jobs_at_a_time: int
     timeout: float | None
     losses: dict[Job, int] = field(default_factory=dict)
+    """How many workers were lost, by job."""
 
     def run(self, jobs: Sequence[Job]) -> Iterator[Outcome]:
+        """Run all jobs; outcomes come as soon as they are known."""
+        cores = int(self.ray.cluster_resources().get("CPU", 1))
+        thread_count = threads_per_job(cores, self.jobs_at_a_time, len(jobs))
+        task = self.ray.remote(num_cpus=thread_count, max_retries=0)(run_here)
+
         waiting = list(reversed(jobs))
         running: dict[Any, tuple[Job, float]] = {}
-        cores = int(self.ray.cluster_resources().get("CPU", 1))
-        share = max(1, cores // max(1, min(self.jobs, len(jobs))))
-        task = self.ray.remote(num_cpus=share, max_retries=0)(run_here)
         try:
             while waiting or running:
-                while waiting and len(running) < self.jobs:
+                while waiting and len(running) < self.jobs_at_a_time:
                     job = waiting.pop()
-                    running[task.remote(job, share, self.timeout)] = (job, time.monotonic())
+                    reference = task.remote(job, thread_count, self.timeout)
+                    running[reference] = (job, time.monotonic())
+
                 ready, _ = self.ray.wait(list(running), timeout=1.0)
+
                 for reference in ready:
-                    job, since = running.pop(reference)
-                    outcome = self.outcome(reference, job, time.monotonic() - since)
+                    job, started = running.pop(reference)
+                    outcome = self.outcome(reference, job, time.monotonic() - started)
                     if outcome is None:
                         waiting.append(job)
                     else:
@@ -71,19 +82,23 @@ class _Cluster:
                 self.ray.cancel(reference)
 
     def outcome(self, reference: Any, job: Job, seconds: float) -> Outcome | None:
-        """How the job ended, or None where its worker was lost and it may try again."""
+        """Return how the job ended, or None if its worker was lost and the job may be tried again."""
         try:
             outcome: Outcome = self.ray.get(reference)
-            return outcome
         except self.ray.exceptions.RayError as error:
-            self.losses[job] = self.losses.get(job, 0) + 1
-            if self.losses[job] < LOSSES:
-                return None
-            reason = " ".join(str(error).split())[:200]
-            return Outcome(job, f"its worker was lost {LOSSES} times: {reason}", seconds)
+            return self._lost(job, seconds, error)
+        return outcome
+
+    def _lost(self, job: Job, seconds: float, error: Exception) -> Outcome | None:
+        self.losses[job] = self.losses.get(job, 0) + 1
+        if self.losses[job] < LOSSES:
+            return None
+
+        reason = " ".join(str(error).split())[:200]
+        return Outcome(job, f"its worker was lost {LOSSES} times: {reason}", seconds)
 
 
-def _ray() -> Any:
+def _import_ray() -> Any:
     try:
         import ray
     except ImportError:
@@ -92,8 +107,14 @@ def _ray() -> Any:
 
 
 def _start(ray: Any) -> None:
-    environment = {name: os.environ[name] for name in _FORWARDED if name in os.environ}
-    options: dict[str, Any] = {"runtime_env": {"env_vars": environment}, "log_to_driver": False}
+    """Connect to the cluster that `RAY_ADDRESS` names, or start one on this machine."""
+    variables = {name: os.environ[name] for name in _FORWARDED if name in os.environ}
+    options: dict[str, Any] = {
+        "runtime_env": {"env_vars": variables},
+        "log_to_driver": False,
+        "logging_level": "error",
+    }
     if "RAY_ADDRESS" not in os.environ:
-        options |= {"num_cpus": threads.default_threads(), "include_dashboard": False}
-    ray.init(logging_level="error", **options)
+        options["num_cpus"] = threads.default_threads()
+        options["include_dashboard"] = False
+    ray.init(**options)

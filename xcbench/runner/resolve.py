@@ -28,13 +28,13 @@ class ResolvedRun:
     preset: str | None
     """The preset that was applied, if any."""
     source: str
-    """What the dataset was loaded by: a name, or a path from the root on."""
+    """What the dataset was loaded by: a name, or an absolute path."""
     handed_over: bool = False
     """Whether the data came from the caller: another process could not load it."""
 
     @property
     def ablations(self) -> tuple[str, ...]:
-        """Their order and repetitions mean nothing."""
+        """The names of the ablations, sorted and without repetitions, which change nothing."""
         return tuple(sorted(set(self.spec.ablations)))
 
     @property
@@ -49,12 +49,15 @@ class ResolvedRun:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """All that decides the result. Threads and device change at most the rounding, so they are only recorded.
+        """Everything that decides the result. Threads and device change at most the rounding, so they are left out.
 
-        An ablation's name counts although its patch is in the config: a run is looked up by the row it stands for.
+        An ablation's name is part of it although its patch is in the config: the runs of a table's row are looked up by
+        the names of its ablations.
         """
         plugins: list[PlugIn[Any]] = [self.method, *self.augmentations]
-        plugins += [self.reranker] if self.reranker else []
+        if self.reranker:
+            plugins.append(self.reranker)
+
         return {
             "core": CORE_VERSION,
             "code": [f"{plugin.name} {plugin.code_version}" for plugin in plugins],
@@ -72,80 +75,159 @@ class ResolvedRun:
 
 
 def resolve(spec: RunSpec, data: Dataset | None = None) -> ResolvedRun:
-    """Look everything up and check it; whatever is wrong with a spec is an `InputError` from here.
+    """Look up everything that a spec names, and check it. Raises an `InputError` if anything is wrong.
 
-    `data` stands in for the dataset that the spec names.
+    Parameters
+    ----------
+    spec
+        The run by name.
+    data
+        Takes the place of the dataset that the spec names.
     """
+    _check_numbers(spec)
+    method_type = registry.get_method(spec.method)
+    overrides = _split_overrides(spec)
+    patch = _method_patch(spec, method_type, overrides)
+    augmentations = _augmentations(spec, method_type, overrides)
+    reranker = _reranker(spec, overrides)
+
+    # Loading comes last, so that a typing error shows at once.
+    handed_over = data is not None
+    if data is None:
+        data, source = _load(spec.dataset)
+    else:
+        source = data.name
+
+    preset = _choose_preset(spec, method_type, data.name)
+    preset_patch = method_type.presets[preset] if preset else {}
+    config = build(method_type.config_type, preset_patch, patch, owner=method_type.name)
+
+    return ResolvedRun(
+        spec=spec,
+        data=data,
+        method=method_type(config),
+        augmentations=augmentations,
+        reranker=reranker,
+        preset=preset,
+        source=source,
+        handed_over=handed_over,
+    )
+
+
+def _check_numbers(spec: RunSpec) -> None:
     if spec.ensemble < 1:
         raise InputError(f"an ensemble has at least 1 member, got {spec.ensemble}")
     if spec.seed < 0:
         raise InputError(f"a seed is at least 0, got {spec.seed}")
-    method_type = registry.get_method(spec.method)
-    own, for_augment, for_rerank = _split(spec)
-    patches = [(f"ablation {name!r}", _ablation(method_type, name)) for name in spec.ablations]
-    patch = compose([*patches, ("--set", own)])
-    build(method_type.config_type, patch, owner=method_type.name)  # a typing error shows before the data is loaded
-    augmentations = tuple(
-        _configured(registry.get_augmentation(name), for_augment, "augment") for name in dict.fromkeys(spec.augment)
-    )
-    for plugin in augmentations:
-        if plugin.ignores_pairs and not method_type.can_ignore_pairs:
-            raise InputError(f"{plugin.name} needs a method that can leave pairs open; {method_type.name} cannot")
-    reranker = _configured(registry.get_reranker(spec.rerank), for_rerank, "rerank") if spec.rerank else None
-    _refuse_leftovers(for_augment, "augmentation", [plugin.name for plugin in augmentations])
-    _refuse_leftovers(for_rerank, "reranker", [reranker.name] if reranker else [])
-    handed_over = data is not None
-    data, source = _load(spec.dataset) if data is None else (data, data.name)
-    preset = _choose_preset(spec, method_type, data.name)
-    config = build(method_type.config_type, method_type.presets.get(preset or "", {}), patch, owner=method_type.name)
-    return ResolvedRun(spec, data, method_type(config), augmentations, reranker, preset, source, handed_over)
 
 
-def _load(name: str) -> tuple[Dataset, str]:
-    from xcbench.data.catalog import dataset_names, load_dataset
+@dataclass(frozen=True)
+class _Overrides:
+    """The overrides of a spec, by what they configure."""
 
-    data = load_dataset(name)
-    return data, name if name in dataset_names() else str(Path(name).expanduser().absolute())
+    method: dict[str, Any]
+    augment: dict[str, dict[str, Any]]
+    """By the augmentation's name."""
+    rerank: dict[str, dict[str, Any]]
+    """By the reranker's name."""
 
 
-def _ablation(method: type[Method[Any]], name: str) -> Patch:
+def _split_overrides(spec: RunSpec) -> _Overrides:
+    """Separate the settings of the method from those of augmentations and reranker, whose keys start with a name."""
+    overrides = _Overrides({}, {}, {})
+    by_plugin = {"augment": overrides.augment, "rerank": overrides.rerank}
+
+    for key, value in spec.overrides.items():
+        kind, _, rest = key.partition(".")
+        if kind not in by_plugin:
+            overrides.method[key] = value
+            continue
+
+        name, _, inner_key = rest.partition(".")
+        if not inner_key:
+            raise InputError(f"config key {key!r}: expected {kind}.NAME.key")
+        by_plugin[kind].setdefault(name, {})[inner_key] = value
+
+    return overrides
+
+
+def _method_patch(spec: RunSpec, method: type[Method[Any]], overrides: _Overrides) -> Patch:
+    """Return what ablations and overrides change, after checking that the method's config accepts it."""
+    patches = [(f"ablation {name!r}", _ablation_patch(method, name)) for name in spec.ablations]
+    patches.append(("--set", overrides.method))
+    patch = compose(patches)
+    build(method.config_type, patch, owner=method.name)
+    return patch
+
+
+def _ablation_patch(method: type[Method[Any]], name: str) -> Patch:
     if name not in method.ablations:
         raise unknown_name(f"ablation of {method.name}:", name, method.ablations)
     return method.ablations[name].patch
 
 
-def _choose_preset(spec: RunSpec, method: type[Method[Any]], dataset: str) -> str | None:
-    by_name = {name.casefold(): name for name in method.presets}
-    if spec.preset == "none":
+def _augmentations(
+    spec: RunSpec,
+    method: type[Method[Any]],
+    overrides: _Overrides,
+) -> tuple[Augmentation[Any], ...]:
+    """Return the augmentations of a run, each once, in the order in which they are applied."""
+    augmentations: list[Augmentation[Any]] = []
+    for name in dict.fromkeys(spec.augment):
+        augmentation = _configured(registry.get_augmentation(name), overrides.augment, "augment")
+        if augmentation.ignores_pairs and not method.can_ignore_pairs:
+            raise InputError(
+                f"{augmentation.name} needs a method that can ignore pairs in training; {method.name} cannot"
+            )
+        augmentations.append(augmentation)
+
+    names = [augmentation.name for augmentation in augmentations]
+    _refuse_unused(overrides.augment, "augmentation", names)
+    return tuple(augmentations)
+
+
+def _reranker(spec: RunSpec, overrides: _Overrides) -> Reranker[Any] | None:
+    if not spec.rerank:
+        _refuse_unused(overrides.rerank, "reranker", [])
         return None
-    if spec.preset == "auto":
-        return by_name.get(dataset.casefold())
-    if spec.preset.casefold() not in by_name:
-        raise unknown_name(f"preset of {method.name}:", spec.preset, method.presets)
-    return by_name[spec.preset.casefold()]
 
-
-def _split(spec: RunSpec) -> tuple[dict[str, Any], dict[str, dict[str, Any]], dict[str, dict[str, Any]]]:
-    """The overrides of the method, and by plug-in those of augmentations and reranker."""
-    own: dict[str, Any] = {}
-    others: dict[str, dict[str, dict[str, Any]]] = {"augment": {}, "rerank": {}}
-    for key, value in spec.overrides.items():
-        head, _, rest = key.partition(".")
-        if head not in others:
-            own[key] = value
-            continue
-        name, _, inner = rest.partition(".")
-        if not inner:
-            raise InputError(f"config key {key!r}: expected {head}.NAME.key")
-        others[head].setdefault(name, {})[inner] = value
-    return own, others["augment"], others["rerank"]
+    reranker: Reranker[Any] = _configured(registry.get_reranker(spec.rerank), overrides.rerank, "rerank")
+    _refuse_unused(overrides.rerank, "reranker", [reranker.name])
+    return reranker
 
 
 def _configured(plugin: type[Any], patches: Mapping[str, Patch], kind: str) -> Any:
-    return plugin(build(plugin.config_type, patches.get(plugin.name, {}), owner=f"{kind}.{plugin.name}"))
+    """Return an augmentation or reranker with its overrides applied."""
+    patch = patches.get(plugin.name, {})
+    config = build(plugin.config_type, patch, owner=f"{kind}.{plugin.name}")
+    return plugin(config)
 
 
-def _refuse_leftovers(patches: Mapping[str, Patch], kind: str, used: list[str]) -> None:
+def _refuse_unused(patches: Mapping[str, Patch], kind: str, names: list[str]) -> None:
+    """Raise if there are overrides for a plug-in that is not part of the run."""
     for name in patches:
-        if name not in used:
-            raise unknown_name(f"{kind} of this run:", name, used)
+        if name not in names:
+            raise unknown_name(f"{kind} of this run:", name, names)
+
+
+def _load(name: str) -> tuple[Dataset, str]:
+    """Load a dataset; returns it with its name or, if it was loaded from a path, with the absolute path."""
+    from xcbench.data.catalog import dataset_names, load_dataset
+
+    data = load_dataset(name)
+    if name in dataset_names():
+        return data, name
+    return data, str(Path(name).expanduser().absolute())
+
+
+def _choose_preset(spec: RunSpec, method: type[Method[Any]], dataset: str) -> str | None:
+    """Return the name of the preset to apply, if any. Upper and lower case are the same."""
+    if spec.preset == "none":
+        return None
+
+    names = {name.casefold(): name for name in method.presets}
+    if spec.preset == "auto":
+        return names.get(dataset.casefold())
+    if spec.preset.casefold() not in names:
+        raise unknown_name(f"preset of {method.name}:", spec.preset, method.presets)
+    return names[spec.preset.casefold()]

@@ -1,8 +1,9 @@
-"""A reranker's second training beside the first, in a process of its own.
+"""Retraining in a second process.
 
-Steps on small data leave a second thread little to do: two trainings with half of the cores each end much sooner than
-one after the other with all of them. The process only fills the stage cache, where the run then finds what it would
-have computed itself; should it fail, the run computes it.
+A reranker may ask for its method to be trained a second time, on other data. Steps on small data leave a second thread
+little to do: two trainings at the same time, with half of the cores each, end much sooner than one after the other with
+all of them. So a second process retrains in parallel to the first training. It only fills the stage cache, where the
+run then finds the stages that it would have computed itself. If the second process fails, the run computes them.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ import logging
 import time
 from collections.abc import Iterator
 
-from xcbench.plugins.contract import Method
 from xcbench.ranks import process_count
 from xcbench.runner.context import RunContext
 from xcbench.runner.launchers import Child, Job, end_all
@@ -24,55 +24,95 @@ _log = logging.getLogger(__name__)
 
 
 def can_retrain_in_parallel(resolved: ResolvedRun, context: RunContext, threads: int) -> bool:
-    """Whether there is a second training, cores for it, and a process could load and keep what it is about."""
-    reranker, method = resolved.reranker, type(resolved.method)
-    if reranker is None or threads < 2 or context.device != "cpu" or process_count() > 1:
+    """Return whether the reranker will ask for a retraining, and a second process can do it.
+
+    That takes at least two threads on a CPU, data that the second process can load itself, and a method with stages,
+    since the stage cache is the only way in which the second process returns its result.
+    """
+    reranker = resolved.reranker
+    if reranker is None:
         return False
-    if resolved.handed_over or method.stages is Method.stages:
+    if threads < 2 or context.device != "cpu" or process_count() > 1:
+        return False
+    if resolved.handed_over or not resolved.method.stages:
         return False
     return bool(reranker.retraining_data(context.owned_by(reranker)))
 
 
 class ParallelRetraining:
-    """The second training under way, if it is."""
+    """The retraining that a second process does, or none."""
 
-    def __init__(self, child: Child | None, threads: int) -> None:
-        self._child, self._threads = child, threads
+    def __init__(self, process: Child | None, threads: int) -> None:
+        self._process = process
+        self._threads = threads
 
     def wait(self) -> None:
-        """Until it has ended, well or not; the cores are then this process's alone."""
-        if self._child is None:
+        """Wait until the second process has ended, then give all threads to this process."""
+        if self._process is None:
             return
-        _log.info("waiting for the training beside this one")
-        if failure := self._child.wait().failure:
-            _log.warning("the training beside this one failed, so it is done here: %s", failure)
-        self._child = None
-        set_threads(self._threads)
+
+        _log.info("waiting for the retraining in the second process")
+        outcome = self._process.wait()
+        if outcome.failure:
+            _log.warning("the retraining in the second process failed, so it is done here: %s", outcome.failure)
+        self._release()
 
     def end(self) -> None:
-        """Stop it where it is: its checkpoints let the next attempt go on from there."""
-        if self._child is not None:
-            end_all([self._child])
-            self._child = None
-            set_threads(self._threads)
+        """End the second process now. Its checkpoints let the next attempt continue from there."""
+        if self._process is None:
+            return
+
+        end_all([self._process])
+        self._release()
+
+    def _release(self) -> None:
+        self._process = None
+        set_threads(self._threads)
 
 
 @contextlib.contextmanager
 def parallel_retraining(
-    resolved: ResolvedRun, context: RunContext, threads: int, wanted: bool
+    resolved: ResolvedRun,
+    context: RunContext,
+    threads: int,
+    wanted: bool,
 ) -> Iterator[ParallelRetraining]:
-    """Let what the reranker will ask for be trained beside what happens under `with`, if that is wanted."""
-    beside = ParallelRetraining(_started(resolved, context, threads) if wanted else None, threads)
+    """Retrain in a second process during the block under `with`; the process is ended with the block at the latest.
+
+    Parameters
+    ----------
+    resolved
+        The run.
+    context
+        Its device and stage cache.
+    threads
+        How many threads this process and the second one divide.
+    wanted
+        False starts no second process.
+    """
+    process = None
+    if wanted:
+        process = _start(resolved, context, threads)
+
+    retraining = ParallelRetraining(process, threads)
     try:
-        yield beside
+        yield retraining
     finally:
-        beside.end()
+        retraining.end()
 
 
-def _started(resolved: ResolvedRun, context: RunContext, threads: int) -> Child:
-    arguments = [*resolved.spec.arguments(), "--device", context.device, "--retrain-into", str(context.cache.folder)]
-    arguments += ["--force"] if context.overwrite is OverwriteStrategy.REDO else []
-    own = set_threads(threads - threads // 2)
-    _log.info("a second training runs beside the first, with %d of %d threads", threads - own, threads)
-    context.journal.parallel_since = time.time()
-    return Child(Job("second training", tuple(arguments)), threads - own, None)
+def _start(resolved: ResolvedRun, context: RunContext, threads: int) -> Child:
+    """Start the second process with half of the threads, rounded down; this process goes on with the others."""
+    arguments = resolved.spec.arguments()
+    arguments += ["--device", context.device]
+    arguments += ["--retrain-into", str(context.cache.folder)]
+    if context.overwrite is OverwriteStrategy.REDO:
+        arguments.append("--force")
+
+    threads_there = threads // 2
+    set_threads(threads - threads_there)
+    _log.info("retraining in a second process, with %d of %d threads", threads_there, threads)
+    context.journal.retraining_since = time.time()
+
+    job = Job("retraining", tuple(arguments))
+    return Child(job, threads_there, timeout=None)

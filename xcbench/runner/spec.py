@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-DEFAULT_DATASET = "lf-debian-4k"
+from xcbench.defaults import DEFAULT_DATASET
 
 
 @dataclass(frozen=True)
@@ -16,20 +16,33 @@ class RunSpec:
     method: str
     """A registered name, or the path of a Python file that registers one (`mine.py`, `mine.py:name`)."""
     dataset: str = DEFAULT_DATASET
+    """A dataset's name, or a path."""
     ablations: tuple[str, ...] = ()
+    """Named variations of the method."""
     augment: tuple[str, ...] = ()
+    """Augmentations of the training data, applied in this order."""
     rerank: str | None = None
+    """A reranker of the predictions."""
     preset: str = "auto"
     """A preset's name; `auto` takes the one named like the dataset, if there is one; `none` takes none."""
     overrides: Mapping[str, Any] = field(default_factory=dict)
-    """Config keys and values, strings as on a command line; `augment.NAME.key` and `rerank.NAME.key` reach those."""
+    """Config keys and values, strings as on a command line.
+
+    `augment.NAME.key` and `rerank.NAME.key` are the settings of augmentations and of the reranker.
+    """
     seed: int = 0
+    """Decides everything random."""
     ensemble: int = 1
+    """How many members are trained and averaged."""
 
     def arguments(self) -> list[str]:
-        """The command line that asks for this run, from the verb on: `["run", "--method", ...]`."""
-        words = ["run", "--method", self.method, "--dataset", self.dataset, "--preset", self.preset]
-        words += ["--seed", str(self.seed), "--ensemble", str(self.ensemble)]
+        """Return the command line that asks for this run, from the verb on: `["run", "--method", ...]`."""
+        words = ["run"]
+        words += ["--method", self.method]
+        words += ["--dataset", self.dataset]
+        words += ["--preset", self.preset]
+        words += ["--seed", str(self.seed)]
+        words += ["--ensemble", str(self.ensemble)]
         for name in self.ablations:
             words += ["--ablation", name]
         for name in self.augment:
@@ -37,8 +50,14 @@ class RunSpec:
         if self.rerank:
             words += ["--rerank", self.rerank]
         for key, value in self.overrides.items():
-            words += ["--set", f"{key}={value if isinstance(value, str) else json.dumps(value)}"]
+            words += ["--set", f"{key}={_as_text(value)}"]
         return words
+
+
+def _as_text(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    return json.dumps(value)
 
 
 class OverwriteStrategy(Enum):
@@ -47,4 +66,4 @@ class OverwriteStrategy(Enum):
     KEEP = "keep"
     """Return the stored record."""
     REDO = "redo"
-    """Run again, stages included, and put the new record in its place."""
+    """Run again, stages included, and replace the record."""

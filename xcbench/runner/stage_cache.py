@@ -1,7 +1,7 @@
 """The stage cache: each finished stage is one folder, named by what it was computed from.
 
-Finished means that the folder exists: it is moved into place whole. A lock that dies with its process keeps two
-processes from computing the same stage; checkpoints of an unfinished one wait beside it for the next attempt.
+Finished means that the folder exists: it is moved into place as a whole. A lock that ends with its process keeps two
+processes from computing the same stage. The checkpoints of an unfinished stage stay next to it for the next attempt.
 """
 
 from __future__ import annotations
@@ -29,10 +29,13 @@ _log = logging.getLogger(__name__)
 ATTEMPT = "attempt.json"
 """Next to a stage's checkpoints: when the process that writes them began, and what earlier ones had spent."""
 
+_REMAINS = (".part", ".old", ".checkpoints")
+"""How the names of unfinished folders end."""
+
 
 @dataclass(frozen=True)
 class StageNote:
-    """What is known of a finished stage beside its values."""
+    """What is known of a finished stage besides its values."""
 
     name: str
     owner: str
@@ -40,7 +43,7 @@ class StageNote:
     inputs: Mapping[str, Any]
     """Everything that the key is made of, for people."""
     seconds: float
-    """Of the process that finished it, and of earlier ones as far as it went on from their checkpoints."""
+    """Of the process that finished it, and of earlier ones up to the checkpoints from which it continued."""
     peak_memory: int
     created: float
     code: str
@@ -56,33 +59,45 @@ class CachedStage:
 
 
 class StageCache:
-    """Finished stages in a folder; the default one lives in `XCBENCH_HOME`."""
+    """Finished stages in a folder.
+
+    Parameters
+    ----------
+    folder
+        Where the stages are; by default in `XCBENCH_HOME`.
+    """
 
     def __init__(self, folder: str | Path | None = None) -> None:
-        self.folder = home() / "stages" if folder is None else Path(folder).expanduser().absolute()
+        if folder is None:
+            self.folder = home() / "stages"
+        else:
+            self.folder = Path(folder).expanduser().absolute()
 
     def path(self, owner: str, name: str, key: str) -> Path:
+        """Return the folder of a stage, whether it exists or not."""
         return self.folder / f"{owner}.{name}-{key}"
 
     def checkpoints(self, owner: str, name: str, key: str) -> Path:
-        """Where a stage at work keeps its checkpoints."""
+        """Return the folder in which a stage keeps its checkpoints while it is computed."""
         return self.folder / f"{owner}.{name}-{key}.checkpoints"
 
     def note(self, owner: str, name: str, key: str) -> StageNote | None:
-        """The note of a stage if it is finished."""
+        """Return the note of a stage if it is finished."""
         return _read_note(self.path(owner, name, key))
 
     def read(self, owner: str, name: str, key: str) -> tuple[StageNote, dict[str, Any]] | None:
-        """Note and values of a stage if it is finished; a damaged one counts as missing, and is said to be."""
+        """Return note and values of a stage if it is finished. A damaged one counts as missing, with a warning."""
         folder = self.path(owner, name, key)
         note = _read_note(folder)
         if note is None:
             return None
+
         try:
-            return note, load_values(folder)
+            values = load_values(folder)
         except DataError as error:
             _log.warning("computing stage %s again: %s", name, error)
             return None
+        return note, values
 
     def compute(
         self,
@@ -93,56 +108,97 @@ class StageCache:
         work: Callable[[Path], Mapping[str, Any]],
         redo: bool = False,
     ) -> tuple[StageNote, dict[str, Any], bool]:
-        """Compute a stage unless another process just did; the last value says whether this one did.
+        """Compute a stage, unless another process has just finished it.
 
-        `work` is given a folder for checkpoints that survives until the stage is finished.
+        Returns note, values, and whether this process computed them.
+
+        Parameters
+        ----------
+        owner
+            The method, augmentation or reranker that the stage belongs to.
+        name
+            The stage's name.
+        key
+            What identifies the stage's inputs.
+        inputs
+            What the key is made of, to be kept with the values.
+        work
+            Computes the values. It is given a folder for checkpoints, which is kept until the stage is finished.
+        redo
+            Compute the stage although it is finished.
         """
         folder = self.path(owner, name, key)
         with locked(folder, f"stage {name}"):
-            if not redo and (done := self.read(owner, name, key)):
-                return *done, False
+            if not redo:
+                finished = self.read(owner, name, key)
+                if finished is not None:
+                    return *finished, False
+
             checkpoints = self.checkpoints(owner, name, key)
             _prepare(folder, checkpoints, keep_checkpoints=not redo)
-            earlier = _begin_attempt(checkpoints)
+            earlier_seconds = _begin_attempt(checkpoints)
             with Meter() as meter:
                 values = work(checkpoints)
             if not isinstance(values, Mapping):
                 raise TypeError(f"stage {name} must return a dict of values, got {type(values).__name__}")
-            seconds = earlier + meter.seconds
-            note = StageNote(name, owner, key, inputs, seconds, meter.peak_memory, time.time(), code_digest())
-            with readable_disk_errors(self.folder), atomic_folder(folder) as part:
-                save_values(part, values)
-                write_json(part / "stage.json", asdict(note))
+
+            note = StageNote(
+                name=name,
+                owner=owner,
+                key=key,
+                inputs=inputs,
+                seconds=earlier_seconds + meter.seconds,
+                peak_memory=meter.peak_memory,
+                created=time.time(),
+                code=code_digest(),
+            )
+            self._write(folder, note, values)
             shutil.rmtree(checkpoints, ignore_errors=True)
+
         return note, load_values(folder), True
 
+    def _write(self, folder: Path, note: StageNote, values: Mapping[str, Any]) -> None:
+        with readable_disk_errors(self.folder), atomic_folder(folder) as part:
+            save_values(part, values)
+            write_json(part / "stage.json", asdict(note))
+
     def entries(self) -> list[CachedStage]:
-        """All finished stages, newest first."""
-        found = [
-            CachedStage(note, path.parent, folder_size(path.parent))
-            for path in self.folder.glob("[!.]*/stage.json")
-            if (note := _read_note(path.parent))
-        ]
-        return sorted(found, key=lambda entry: -entry.note.created)
+        """Return all finished stages, newest first."""
+        entries = []
+        for path in self.folder.glob("[!.]*/stage.json"):
+            folder = path.parent
+            note = _read_note(folder)
+            if note is not None:
+                entries.append(CachedStage(note, folder, folder_size(folder)))
+
+        return sorted(entries, key=lambda entry: -entry.note.created)
 
     def remains(self, owner: str | None = None) -> list[Path]:
-        """What killed processes left, of one method or of all: half-written folders, checkpoints never finished."""
+        """Return what killed processes left: half-written folders, and checkpoints of unfinished stages.
+
+        `owner` restricts them to one method.
+        """
         if not self.folder.is_dir():
             return []
-        left = (p for p in self.folder.iterdir() if p.name.endswith((".part", ".old", ".checkpoints")))
-        return sorted(p for p in left if owner is None or _stage_of(p).startswith(f"{owner}."))
+
+        paths = [path for path in self.folder.iterdir() if path.name.endswith(_REMAINS)]
+        if owner is not None:
+            paths = [path for path in paths if _stage_of(path).startswith(f"{owner}.")]
+        return sorted(paths)
 
     def remove(self, path: Path) -> bool:
-        """Delete an entry or a remainder, unless a living process is at work on it."""
+        """Delete an entry or a remainder; returns False if a living process is at work on it, so that it stays."""
         lock = lock_for(path.with_name(_stage_of(path)))
         try:
             lock.acquire(timeout=0)
         except filelock.Timeout:
             return False
+
         try:
-            # Out of sight in one step, so that no reader meets half a folder.
-            gone = path if path.name.startswith(".") else path.rename(path.with_name(f".{path.name}.removed.old"))
-            shutil.rmtree(gone)
+            if not path.name.startswith("."):
+                # Renamed first, which is one step, so that no reader meets half a folder.
+                path = path.rename(path.with_name(f".{path.name}.removed.old"))
+            shutil.rmtree(path)
         finally:
             lock.release()
         return True
@@ -157,26 +213,35 @@ def _prepare(folder: Path, checkpoints: Path, keep_checkpoints: bool) -> None:
 
 
 def _begin_attempt(checkpoints: Path) -> float:
-    """Note that a process sets to work; returns the seconds that earlier ones spent until their last checkpoints."""
+    """Write down that an attempt begins; returns the seconds that earlier ones spent until their last checkpoints."""
     record = checkpoints / ATTEMPT
     try:
-        last = json.loads(record.read_text("utf-8"))
-        saved = max(path.stat().st_mtime for path in checkpoints.rglob("*") if path.is_file())
-        seconds = float(last["earlier"]) + max(saved - float(last["started"]), 0.0)
+        seconds = _seconds_spent(record, checkpoints)
     except (OSError, ValueError, TypeError, KeyError):
         seconds = 0.0
     write_json(record, {"started": time.time(), "earlier": seconds})
     return seconds
 
 
+def _seconds_spent(record: Path, checkpoints: Path) -> float:
+    """Return the seconds of all earlier attempts, the last one counted up to its last checkpoint."""
+    last_attempt = json.loads(record.read_text("utf-8"))
+    last_write = max(path.stat().st_mtime for path in checkpoints.rglob("*") if path.is_file())
+    return float(last_attempt["earlier"]) + max(last_write - float(last_attempt["started"]), 0.0)
+
+
 def _read_note(folder: Path) -> StageNote | None:
     try:
-        return StageNote(**json.loads((folder / "stage.json").read_text("utf-8")))
+        text = (folder / "stage.json").read_text("utf-8")
+        return StageNote(**json.loads(text))
     except (OSError, ValueError, TypeError):
         return None
 
 
 def _stage_of(path: Path) -> str:
-    """The stage that a folder or one of its remains belongs to."""
+    """Return the folder name of the stage that a folder or one of its remains belongs to."""
     name = path.name.removesuffix(".checkpoints")
-    return name[1:].rsplit(".", 2)[0] if name.startswith(".") else name
+    if not name.startswith("."):
+        return name
+    # A temporary folder is called ".STAGE.RANDOM.part" or ".STAGE.RANDOM.old".
+    return name[1:].rsplit(".", 2)[0]

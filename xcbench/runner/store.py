@@ -1,7 +1,8 @@
-"""The store: a folder of run records, one folder a run, which is the only truth about what was measured.
+"""The store: a folder of run records, one folder per run. It is the only place that knows what was measured.
 
-A record holds `record.json`, `predictions.npz`, `log.txt` and `model/`. It appears whole or not at all, so readers
-need no lock. Tables, plots and notebooks read the store; none of them keeps figures of its own.
+A record holds `record.json`, `predictions.npz`, `log.txt` and `model/`. A summary of one has no model, and `hits.npz`
+instead of predictions (`results/runs` is a store of summaries). A record appears whole or not at all, so readers need
+no lock. Tables, plots and notebooks read the store; none of them keeps figures of its own.
 """
 
 from __future__ import annotations
@@ -9,30 +10,24 @@ from __future__ import annotations
 import json
 import logging
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from xcbench.data import Dataset
 from xcbench.data.topk import TopK
 from xcbench.errors import DataError, InputError, unknown_name
+from xcbench.evaluation import DEFAULT_METRICS, Evaluation, Interval, Truth, parse_metric, parse_metrics
+from xcbench.evaluation.hit_file import FirstHits
+from xcbench.evaluation.hits import Hits, find_hits
 from xcbench.files import home
+from xcbench.runner.record_upgrades import SCHEMA, upgraded
 
 if TYPE_CHECKING:
     import pandas as pd
 
-SCHEMA = 1
-
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Measure:
-    """A figure in percent with its 95% interval; NaN where the data does not define it."""
-
-    value: float
-    low: float
-    high: float
 
 
 @dataclass(frozen=True)
@@ -43,8 +38,8 @@ class StageReport:
     key: str
     member: int
     state: str
-    """`ran` in this run, or `beside` it in another process; `reused` from the cache, or `unused` because what comes
-    after it was cached."""
+    """`ran` in this run, or `parallel` to it in another process; `reused` from the cache, or `unused` because what
+    comes after it was cached."""
     seconds: float
     """How long computing it took, in this run or in the one that it is reused from."""
     peak_memory: int
@@ -52,7 +47,7 @@ class StageReport:
 
 @dataclass(frozen=True)
 class Record:
-    """One finished run. Everything but predictions, log and model is here; those are read when asked for."""
+    """One finished run. Predictions, log and model are read from its folder when they are needed."""
 
     id: str
     method: str
@@ -61,6 +56,7 @@ class Record:
     dataset_source: str
     """What loads the dataset again: its name, or the path it came from."""
     fingerprint: str
+    """Identifies the content of the dataset."""
     ablations: tuple[str, ...]
     augment: tuple[str, ...]
     rerank: str | None
@@ -70,11 +66,11 @@ class Record:
     ensemble: int
     config: Mapping[str, Any]
     """The resolved config: the method's own keys, and `augment` and `rerank` where there are such."""
-    metrics: Mapping[str, Measure]
+    metrics: Mapping[str, Interval]
     stages: tuple[StageReport, ...]
     train_seconds: float
     """Cost of training from nothing: what this run computed, and what reused stages took when they ran. Stages that ran
-    beside it cost what it had to wait for them."""
+    parallel to it cost what it had to wait for them."""
     predict_seconds: float
     seconds: float
     """Wall time of this run, with whatever it could reuse."""
@@ -88,37 +84,129 @@ class Record:
     finished: str
     folder: Path = field(compare=False)
 
+    @property
+    def is_summary(self) -> bool:
+        """Whether the run is kept by its hits: its predictions, if there are any, are cut short."""
+        return self._hits_path.is_file()
+
+    @property
+    def depth(self) -> int:
+        """How many places of each ranking the stored files can answer for."""
+        if self.is_summary:
+            return FirstHits.load(self._hits_path).depth
+        return self.predictions().k
+
     def predictions(self) -> TopK:
-        """The stored top k of every test point."""
-        return TopK.load(self.folder / "predictions.npz")
+        """Return the stored top k of every test point; a run that is kept without them is an `InputError`."""
+        path = self.folder / "predictions.npz"
+        if self.is_summary and not path.is_file():
+            raise InputError(
+                f"run {self.id} is kept without predictions: it has the hits in the first {self.depth} places, for "
+                "`record.evaluate`; run it again for predictions"
+            )
+        return TopK.load(path)
+
+    def hits(self, truth: Truth) -> Hits:
+        """Return which of the stored places are right. Figures of at most `depth` places follow from them.
+
+        Parameters
+        ----------
+        truth
+            The true labels of the run's dataset. A summary refuses any other truth with an `InputError`.
+        """
+        if not self.is_summary:
+            return find_hits(self.predictions(), truth)
+        try:
+            return FirstHits.load(self._hits_path).hits(truth)
+        except DataError:
+            raise
+        except InputError as error:
+            raise InputError(f"run {self.id} was evaluated on other data: {error}") from None
+
+    def evaluate(self, target: Dataset | Truth, metrics: Sequence[str] = DEFAULT_METRICS) -> Evaluation:
+        """Evaluate the run from what is stored of it.
+
+        Parameters
+        ----------
+        target
+            The run's dataset, or the truth of its test points.
+        metrics
+            Names of metrics. One that looks at more places than are stored is an `InputError`.
+        """
+        truth = target
+        if isinstance(truth, Dataset):
+            truth = Truth.of(truth)
+
+        too_deep = self.too_deep(metrics, truth.label_count)
+        if too_deep:
+            # Computed all the same, these would be too low, and nobody would see it.
+            raise InputError(f"run {self.id} keeps {self.depth} labels per point, too few for {', '.join(too_deep)}")
+        return Evaluation(parse_metrics(metrics), truth, self.hits(truth))
+
+    def too_deep(self, metrics: Sequence[str], label_count: int) -> list[str]:
+        """Return those metrics that look at more places than are stored.
+
+        Parameters
+        ----------
+        metrics
+            Names of metrics.
+        label_count
+            How many labels the dataset has; no ranking is longer.
+        """
+        depth = self.depth
+        result = []
+        for name in metrics:
+            k = parse_metric(name).k
+            if k is None:
+                # It looks at every place that a run predicts, which a summary has cut.
+                if self.is_summary:
+                    result.append(name)
+            elif min(k, label_count) > depth:
+                result.append(name)
+        return result
 
     def log(self) -> str:
-        """What the run said while it worked."""
+        """Return what the run logged."""
         return (self.folder / "log.txt").read_text("utf-8")
 
     def to_json(self) -> dict[str, Any]:
+        """Return the content of `record.json`."""
         value = asdict(self)
         del value["folder"]
-        value["metrics"] = [{"name": name, **_finite(asdict(metric))} for name, metric in self.metrics.items()]
+        value["metrics"] = [{"name": name, **_without_nan(asdict(metric))} for name, metric in self.metrics.items()]
         return {"schema": SCHEMA, **value}
+
+    @property
+    def _hits_path(self) -> Path:
+        return self.folder / "hits.npz"
 
 
 class Store:
-    """Run records in a folder; the default one lives in `XCBENCH_HOME`."""
+    """Run records in a folder.
+
+    Parameters
+    ----------
+    folder
+        Where the records are; by default `runs` in `XCBENCH_HOME`. It need not exist yet.
+    """
 
     def __init__(self, folder: str | Path | None = None) -> None:
-        self.folder = home() / "runs" if folder is None else Path(folder).expanduser().absolute()
+        if folder is None:
+            self.folder = home() / "runs"
+        else:
+            self.folder = Path(folder).expanduser().absolute()
         if self.folder.exists() and not self.folder.is_dir():
             raise InputError(f"{self.folder} is not a folder, so it cannot be a store of runs")
 
     def path(self, run_id: str) -> Path:
+        """Return the folder of a run, whether it exists or not."""
         return self.folder / run_id
 
     def __contains__(self, run_id: str) -> bool:
         return (self.path(run_id) / "record.json").is_file()
 
     def get(self, run_id: str) -> Record | None:
-        """The record with exactly this id; None if there is none or it cannot be read (which is said)."""
+        """Return the record with exactly this id; None if there is none or, with a warning, if it cannot be read."""
         if run_id not in self:
             return None
         try:
@@ -128,13 +216,21 @@ class Store:
             return None
 
     def find(self, wanted: str) -> Record:
-        """The record that a user means: by id, by the start of one, by its hash, or by the folder's path."""
+        """Return the record that a user means, or raise an `InputError`.
+
+        Parameters
+        ----------
+        wanted
+            The id of a run, the start of one, the start of its hash, or the path of the record's folder.
+        """
         if (Path(wanted) / "record.json").is_file():
             return read_record(Path(wanted).absolute())
+
         ids = self.ids()
-        matches = [i for i in ids if i == wanted] or [
-            i for i in ids if wanted and wanted in (i[: len(wanted)], _hash(i)[: len(wanted)])
-        ]
+        if wanted in ids:
+            return read_record(self.path(wanted))
+
+        matches = [run_id for run_id in ids if _begins_with(run_id, wanted)]
         if len(matches) > 1:
             raise InputError(f"{wanted!r} may be any of {', '.join(matches[:5])}: write more of it")
         if not matches:
@@ -142,17 +238,25 @@ class Store:
         return read_record(self.path(matches[0]))
 
     def ids(self) -> list[str]:
-        """The ids of all records, sorted."""
+        """Return the ids of all records, sorted."""
         if not self.folder.is_dir():
             return []
-        return sorted(p.parent.name for p in self.folder.glob("[!.]*/record.json"))
+        return sorted(path.parent.name for path in self.folder.glob("[!.]*/record.json"))
 
     def records(self) -> Iterator[Record]:
-        """Every readable record; each unreadable one costs a warning line."""
+        """Yield every readable record; log a warning for each unreadable one."""
         for run_id in self.ids():
             record = self.get(run_id)
             if record is not None:
                 yield record
+
+
+def _begins_with(run_id: str, wanted: str) -> bool:
+    """Return whether a run's id or its hash begins with what a user wrote."""
+    if not wanted:
+        return False
+    run_hash = run_id.rpartition("-")[2]
+    return run_id.startswith(wanted) or run_hash.startswith(wanted)
 
 
 def read_record(folder: Path) -> Record:
@@ -162,40 +266,48 @@ def read_record(folder: Path) -> Record:
         value = json.loads(path.read_text("utf-8"))
         if not isinstance(value, dict):
             raise DataError("expected a JSON object", path)
-        value = _upgrade(value, path)
-        value["metrics"] = {metric.pop("name"): Measure(**_nan(metric)) for metric in value["metrics"]}
-        value["stages"] = tuple(StageReport(**stage) for stage in value["stages"])
-        for name in ("ablations", "augment"):
-            value[name] = tuple(value[name])
-        known = {f.name for f in fields(Record)}
-        return Record(**{k: v for k, v in value.items() if k in known}, folder=folder)
+        _check_schema(value, path)
+        return _record_of(upgraded(value), folder)
+    except DataError:
+        raise
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-        if isinstance(error, DataError):
-            raise
         raise DataError(f"not a run record ({error})", path) from error
 
 
-_UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
-"""By schema: what makes a record of it one of the next schema. Samples of every schema are in the tests."""
+def _record_of(value: dict[str, Any], folder: Path) -> Record:
+    known = {field.name for field in fields(Record)}
+    parts = {name: part for name, part in value.items() if name in known}
+
+    parts["metrics"] = {metric.pop("name"): Interval(**_with_nan(metric)) for metric in parts["metrics"]}
+    parts["stages"] = tuple(StageReport(**stage) for stage in parts["stages"])
+    parts["ablations"] = tuple(parts["ablations"])
+    parts["augment"] = tuple(parts["augment"])
+    return Record(**parts, folder=folder)
 
 
-def _upgrade(value: dict[str, Any], path: Path) -> dict[str, Any]:
-    schema = value.pop("schema", None)
+def _check_schema(value: Mapping[str, Any], path: Path) -> None:
+    schema = value.get("schema")
     if not isinstance(schema, int) or schema < 1:
         raise DataError("no schema version: not a run record", path)
     if schema > SCHEMA:
         raise DataError(f"schema {schema} is newer than this xcbench reads ({SCHEMA}); upgrade xcbench", path)
-    for step in range(schema, SCHEMA):
-        value = _UPGRADES[step](value)
-    return value
 
 
 def results(store: str | Path | Store | None = None) -> pd.DataFrame:
-    """Every figure in a store as one tidy frame: a row for each run and metric."""
+    """Return every figure in a store as one tidy frame: a row for each run and metric.
+
+    Parameters
+    ----------
+    store
+        A store or the folder of one; by default the store in `XCBENCH_HOME`.
+    """
     import pandas as pd
 
-    store = store if isinstance(store, Store) else Store(store)
-    rows = [row for record in store.records() for row in _rows(record)]
+    if not isinstance(store, Store):
+        store = Store(store)
+    rows: list[dict[str, Any]] = []
+    for record in store.records():
+        rows.extend(_rows(record))
     frame: pd.DataFrame = pd.DataFrame(rows, columns=list(COLUMNS)).astype(COLUMNS)
     return frame
 
@@ -235,25 +347,43 @@ def _rows(record: Record) -> Iterator[dict[str, Any]]:
         "augment": "+".join(record.augment),
         "rerank": record.rerank or "",
         "preset": record.preset or "",
-        "overrides": json.dumps(record.overrides, sort_keys=True) if record.overrides else "",
+        "overrides": "",
         "folder": str(record.folder),
     }
+    if record.overrides:
+        shared["overrides"] = json.dumps(record.overrides, sort_keys=True)
     for name, metric in record.metrics.items():
         yield shared | {"metric": name} | asdict(metric)
 
 
 def load_record(wanted: str, store: str | Path | None = None) -> Record:
-    """The record of a run by its id (or the start of it)."""
+    """Return the record of a run.
+
+    Parameters
+    ----------
+    wanted
+        The run's id, or the start of it.
+    store
+        The folder of the store; by default the store in `XCBENCH_HOME`.
+    """
     return Store(store).find(wanted)
 
 
-def _hash(run_id: str) -> str:
-    return run_id.rpartition("-")[2]
+def _without_nan(figures: Mapping[str, float]) -> dict[str, float | None]:
+    """Return figures as JSON can hold them: null where there is no number."""
+    result: dict[str, float | None] = dict(figures)
+    for name, figure in figures.items():
+        if not math.isfinite(figure):
+            result[name] = None
+    return result
 
 
-def _finite(figures: dict[str, float]) -> dict[str, float | None]:
-    return {name: figure if math.isfinite(figure) else None for name, figure in figures.items()}
-
-
-def _nan(figures: Mapping[str, float | None]) -> dict[str, float]:
-    return {name: math.nan if figure is None else float(figure) for name, figure in figures.items()}
+def _with_nan(figures: Mapping[str, float | None]) -> dict[str, float]:
+    """Return figures as `Interval` holds them: NaN where JSON has null."""
+    result = {}
+    for name, figure in figures.items():
+        if figure is None:
+            result[name] = math.nan
+        else:
+            result[name] = float(figure)
+    return result

@@ -1,7 +1,8 @@
-"""One run in several processes (`torchrun`): all train, and the first alone decides what to compute and keeps it.
+"""One run in several processes (`torchrun`): all ranks train, and only rank 0 decides what to compute and writes files.
 
-The others have no say in what is cached, since they may look a moment earlier or later: one of them that trains while
-the first does not would wait for ever. So the first tells them, and what it kept is what they read.
+The other ranks must not look into the stage cache on their own, since they may look a moment earlier or later than
+rank 0: a rank that trains while rank 0 does not would wait for ever. So rank 0 broadcasts what it found, and the others
+read the files that it wrote.
 """
 
 from __future__ import annotations
@@ -17,38 +18,45 @@ from xcbench.ranks import process_count, rank
 from xcbench.runner.stage_cache import StageCache, StageNote
 
 
-def broadcast(word: bool = False) -> bool:
-    """The word of the first process, heard by all of them. Where there is one process it is its own."""
+def broadcast(flag: bool = False) -> bool:
+    """Return the flag of rank 0 on all ranks. What other ranks pass is ignored."""
     if process_count() == 1:
-        return word
+        return flag
+
     from xcbench.train.processes import Processes
 
-    return Processes.join().broadcast(word)
+    return Processes.join().broadcast(flag)
 
 
 def shared_cache(cache: StageCache) -> StageCache:
-    """The cache as a run must use it: itself where there is one process."""
-    return cache if process_count() == 1 else SharedStageCache(cache.folder)
+    """Return the cache as a run must use it: all ranks agree with rank 0 on what is cached."""
+    if process_count() == 1:
+        return cache
+    return SharedStageCache(cache.folder)
 
 
 def not_visible(folder: Path) -> XCBenchError:
-    """The error of a process that does not see what the first has written."""
-    return XCBenchError(f"{folder} is not there for process {rank()}: all must see the files of the first")
+    """Return the error for a rank that does not see a folder that rank 0 has written."""
+    return XCBenchError(f"rank {rank()} does not see {folder}: all ranks must see the files that rank 0 writes")
 
 
 class SharedStageCache(StageCache):
-    """A stage cache in which every process finds what the first one finds, and computes what that one computes."""
+    """A stage cache for several ranks: all find what rank 0 finds, and compute what rank 0 computes."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
-        self._own = StageCache(folder)
+        self._files = StageCache(folder)
 
     def read(self, owner: str, name: str, key: str) -> tuple[StageNote, dict[str, Any]] | None:
         if rank() == 0:
-            found = self._own.read(owner, name, key)
-            broadcast(found is not None)
-            return found
-        return self._kept(owner, name, key) if broadcast() else None
+            finished = self._files.read(owner, name, key)
+            broadcast(finished is not None)
+            return finished
+
+        is_finished = broadcast()
+        if not is_finished:
+            return None
+        return self._read_finished(owner, name, key)
 
     def compute(
         self,
@@ -60,35 +68,47 @@ class SharedStageCache(StageCache):
         redo: bool = False,
     ) -> tuple[StageNote, dict[str, Any], bool]:
         if rank() > 0:
-            return self._follow(owner, name, key, work)
+            return self._compute_on_other_rank(owner, name, key, work)
 
-        def announced(checkpoints: Path) -> Mapping[str, Any]:
+        def work_with_other_ranks(checkpoints: Path) -> Mapping[str, Any]:
             broadcast(True)
+            # The others copy the checkpoints before rank 0 writes new ones.
             _barrier()
             return work(checkpoints)
 
-        done = self._own.compute(owner, name, key, inputs, announced, redo)
+        result = self._files.compute(owner, name, key, inputs, work_with_other_ranks, redo)
         broadcast(False)
-        return done
+        return result
 
-    def _follow(
-        self, owner: str, name: str, key: str, work: Callable[[Path], Mapping[str, Any]]
+    def _compute_on_other_rank(
+        self,
+        owner: str,
+        name: str,
+        key: str,
+        work: Callable[[Path], Mapping[str, Any]],
     ) -> tuple[StageNote, dict[str, Any], bool]:
-        """Compute along if the first process does. Checkpoints are read from a copy, so that none are written."""
+        """Compute together with rank 0 if that one computes, and return what it wrote.
+
+        Checkpoints are read from a copy: only rank 0 may write them.
+        """
         computes = broadcast()
         if computes:
             with tempfile.TemporaryDirectory(prefix="xcbench-") as scratch:
                 copy = shutil.copytree(self.checkpoints(owner, name, key), Path(scratch) / "checkpoints")
                 _barrier()
                 work(copy)
+            # Rank 0 broadcasts a second time when it has written the stage.
             broadcast()
-        return *self._kept(owner, name, key), computes
 
-    def _kept(self, owner: str, name: str, key: str) -> tuple[StageNote, dict[str, Any]]:
-        kept = self._own.read(owner, name, key)
-        if kept is None:
+        note, values = self._read_finished(owner, name, key)
+        return note, values, computes
+
+    def _read_finished(self, owner: str, name: str, key: str) -> tuple[StageNote, dict[str, Any]]:
+        """Read a stage that rank 0 has finished."""
+        finished = self._files.read(owner, name, key)
+        if finished is None:
             raise not_visible(self.path(owner, name, key))
-        return kept
+        return finished
 
 
 def _barrier() -> None:

@@ -1,15 +1,21 @@
-"""Which labels a point might have: shortlisters of several kinds behind one contract, and prediction from shortlists.
+"""Shortlisters, which propose labels for a point, and predictors, which score the labels of a shortlist.
 
-Exact search, beams over clusters (with GAME), nearest neighbours, label trees; blends of them, and their recall by
-length. Blocks of points run side by side on threads of this process. May import `data` and `labels`.
+- Shortlisters, all with the contract in `contract`: `exact` (all labels), `beam` (clusters), `hnsw` (nearest vectors)
+  and `tree` (label trees). `load` and `packing` read and store any of them.
+- `game`: ECLARE's reranking along a graph, GAME. All of its arithmetic is there.
+- `predictors`: what trained methods predict with.
+- `blend` combines predictions, `recall` measures shortlists, `sparse_topk` searches by sparse products, and `blocks`
+  spreads points over threads and estimates memory.
+
+May import `data`, `kernels`, `labels` and `nn`.
 """
 
 from xcbench.shortlist.beam import BeamShortlister, beam_width
-from xcbench.shortlist.blend import blend, by_best
+from xcbench.shortlist.blend import blend, divide_by_best
 from xcbench.shortlist.blocks import prediction_memory, search_memory
 from xcbench.shortlist.contract import Shortlister, Vectors
 from xcbench.shortlist.exact import ExactShortlister, exact_topk
-from xcbench.shortlist.game import Game, GameMode, game
+from xcbench.shortlist.game import Game, GameConfig, GameMode, game
 from xcbench.shortlist.hnsw import HNSWShortlister
 from xcbench.shortlist.load import load_shortlister
 from xcbench.shortlist.recall import recall_curve
@@ -19,6 +25,7 @@ __all__ = [
     "BeamShortlister",
     "ExactShortlister",
     "Game",
+    "GameConfig",
     "GameMode",
     "HNSWShortlister",
     "Shortlister",
@@ -26,7 +33,7 @@ __all__ = [
     "Vectors",
     "beam_width",
     "blend",
-    "by_best",
+    "divide_by_best",
     "exact_topk",
     "game",
     "load_shortlister",

@@ -1,6 +1,7 @@
 """Shortlists by clusters: score all clusters, keep the best few, take their labels.
 
-What a point costs beyond its cluster scores depends on the beam and the size of clusters, not on the number of labels.
+The cost per point, beyond the scores of clusters, depends on the beam and the size of clusters. It does not depend on
+the number of labels.
 """
 
 from __future__ import annotations
@@ -9,30 +10,45 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 from numba import njit
 
 from xcbench.data import TopK
 from xcbench.errors import InputError
+from xcbench.kernels.arrays import Floats, Ints, Longs
 from xcbench.kernels.selection import key_of, write_best
 from xcbench.labels import Clustering
-from xcbench.shortlist.blocks import search_memory, topk_in_blocks
-from xcbench.shortlist.contract import Floats, Vectors, as_bias, as_matrix, load_parts, save_parts
+from xcbench.shortlist.blocks import empty_topk, search_memory, topk_in_blocks
+from xcbench.shortlist.contract import Vectors, as_bias, as_matrix, load_parts, save_parts
 from xcbench.shortlist.exact import search_block
-from xcbench.shortlist.game import Game, game_from, game_parts
+from xcbench.shortlist.game import Game, game_from_parts, game_to_parts
 
 
 @dataclass(frozen=True)
 class BeamShortlister:
-    """The labels of the `beam` clusters that a linear classifier finds most likely, spread by GAME if asked."""
+    """Finds the labels of the clusters that a linear classifier finds most likely.
 
-    H: Floats  # [K, D]
-    bias: Floats  # [K], or empty
+    `BeamShortlister.of` checks its parameters and takes arrays or tensors of any type.
+
+    Parameters
+    ----------
+    H
+        [K, D] classifiers, one per cluster.
+    bias
+        [K] numbers, one per cluster, or an empty array.
+    clustering
+        Which labels each cluster has.
+    beam
+        How many clusters are kept per point.
+    game
+        GAME over the graph of clusters, which reranks them and may add others; None for no GAME.
+    """
+
+    H: Floats
+    bias: Floats
     clustering: Clustering
     beam: int
     game: Game | None = None
-    """Over the cluster graph."""
 
     @classmethod
     def of(
@@ -43,12 +59,19 @@ class BeamShortlister:
         bias: Vectors | None = None,
         game: Game | None = None,
     ) -> BeamShortlister:
+        """Check and convert the parameters; see the class. A beam of more than all clusters is cut to all."""
         matrix = as_matrix(H)
         if len(matrix) != clustering.K:
             raise InputError(f"{clustering.K} clusters need a classifier each, got {len(matrix)}")
         if beam < 1:
             raise InputError(f"a beam keeps at least 1 cluster, got {beam}")
-        return cls(matrix, as_bias(bias, len(matrix)), clustering, min(beam, len(matrix)), game)
+        return cls(
+            matrix,
+            as_bias(bias, len(matrix)),
+            clustering,
+            min(beam, len(matrix)),
+            game,
+        )
 
     @property
     def label_count(self) -> int:
@@ -56,97 +79,135 @@ class BeamShortlister:
 
     @property
     def width(self) -> int:
-        """How many clusters a point has at most."""
-        return self.beam if self.game is None else self.game.width(self.beam)
+        """The largest number of clusters that a point can have: the beam, and what GAME adds to it."""
+        if self.game is None:
+            return self.beam
+        return self.game.width(self.beam)
 
     def clusters(self, X: Vectors) -> TopK:
-        """The best clusters of each point with their probabilities, after GAME where there is one."""
+        """Return the best clusters of each point of X [n, D] with their probabilities, after GAME if there is one."""
         X = as_matrix(X, self.H.shape[1])
-        search_memory(len(X), self.width, len(self.H)).require(f"a search among {len(self.H)} clusters")
+        memory = search_memory(len(X), self.width, len(self.H))
+        memory.require(f"a search among {len(self.H)} clusters")
         return topk_in_blocks(len(X), self.width, lambda block: self.clusters_of_block(X[block]))
 
     def clusters_of_block(self, X: Floats) -> TopK:
-        """`clusters` of one block, on the calling thread."""
-        found = search_block(X, self.H, self.bias, self.beam)
-        likely = TopK(found.indices, sigmoid(found.scores))
-        return likely if self.game is None else self.game.block(likely)
+        """Do the same for one block of points, on the calling thread."""
+        best = search_block(X, self.H, self.bias, self.beam)
+        likely = TopK(best.indices, sigmoid(best.scores))
+        if self.game is None:
+            return likely
+        return self.game.rerank_block(likely)
 
     def shortlist(self, X: Vectors, k: int) -> TopK:
-        """Labels by the probability of their cluster; those of one cluster are tied, so the smaller id comes first."""
+        """Return the k labels whose clusters are most likely. Labels of one cluster come in the order of their ids."""
         X = as_matrix(X, self.H.shape[1])
         return topk_in_blocks(len(X), k, lambda block: self._labels_of_block(X[block], k))
 
     def candidates(self, X: Vectors) -> sp.csr_array:
-        """Every label of the best clusters, however many, as a sparse n x L matrix of their clusters' probabilities.
+        """Return all labels of the best clusters, with their clusters' probabilities, as a sparse matrix [n, L].
 
-        For training on millions of points keep `clusters(X).indices` instead, and let each batch look up the members.
+        To train on millions of points, keep `clusters(X).indices` instead and look up the members in each batch.
         """
         likely = self.clusters(X)
-        indptr, labels, scores = _members(
-            likely.indices, likely.scores, self.clustering.indptr, self.clustering.indices
-        )
+        indptr, labels, scores = self._members(likely)
         return sp.csr_array((scores, labels, indptr), shape=(len(likely), self.label_count))
 
     def _labels_of_block(self, X: Floats, k: int) -> TopK:
-        likely = self.clusters_of_block(X)
-        members = _members(likely.indices, likely.scores, self.clustering.indptr, self.clustering.indices)
-        out = TopK(np.empty((len(X), k), np.int32), np.empty((len(X), k), np.float32))
-        _best_of_rows(*members, out.indices, out.scores)
-        return out
+        indptr, labels, scores = self._members(self.clusters_of_block(X))
+        result = empty_topk(len(X), k)
+        _best_of_rows(indptr, labels, scores, result.indices, result.scores)
+        return result
+
+    def _members(self, clusters: TopK) -> tuple[Longs, Ints, Floats]:
+        clustering = self.clustering
+        return _members(clusters.indices, clusters.scores, clustering.indptr, clustering.indices)
 
     def save(self, folder: Path) -> None:
-        settings, arrays = game_parts(self.game)
-        arrays |= {"H": self.H, "bias": self.bias, "cluster_of": self.clustering.cluster_of}
-        save_parts(folder, "beam", {"beam": self.beam, "game": settings}, arrays)
+        game_settings, arrays = game_to_parts(self.game)
+        arrays["H"] = self.H
+        arrays["bias"] = self.bias
+        arrays["cluster_of"] = self.clustering.cluster_of
+        settings = {"beam": self.beam, "game": game_settings}
+        save_parts(folder, "beam", settings, arrays)
 
     @classmethod
     def load(cls, folder: Path) -> BeamShortlister:
         settings, arrays = load_parts(folder, "beam")
-        clustering = Clustering.of(arrays["cluster_of"], len(arrays["H"]))
-        return cls(arrays["H"], arrays["bias"], clustering, settings["beam"], game_from(settings["game"], arrays))
+        H = arrays["H"]
+        return cls(
+            H,
+            arrays["bias"],
+            Clustering.of(arrays["cluster_of"], len(H)),
+            settings["beam"],
+            game_from_parts(settings["game"], arrays),
+        )
 
 
-def beam_width(K: int, L: int, wanted: int, beam: int | None = None) -> int:
-    """A beam as asked for, else one that holds so many of the L labels as are wanted; at most all K clusters."""
-    return min(K, beam or -(-wanted * K // L))
+def beam_width(
+    K: int,
+    L: int,
+    wanted: int,
+    beam: int | None = None,
+) -> int:
+    """Return how many clusters to search: `beam` where it is given, else as many as hold the labels wanted.
+
+    Parameters
+    ----------
+    K
+        The number of clusters, which is also the largest result.
+    L
+        The number of labels.
+    wanted
+        How many labels the clusters should have together, if each has L / K of them.
+    beam
+        A number of clusters that is used instead; None computes one.
+    """
+    if not beam:
+        beam = -(-wanted * K // L)
+    return min(K, beam)
 
 
 def sigmoid(logits: Floats) -> Floats:
-    """Probabilities of logits; padding (-inf) becomes 0."""
+    """Return the probabilities of logits. Unused places of a `TopK` (-inf) get 0."""
     with np.errstate(over="ignore"):
         probabilities: Floats = np.float32(1) / (np.float32(1) + np.exp(-logits))
     return probabilities
 
 
 @njit(cache=True)
-def most_members(clusters: npt.NDArray[np.int32], indptr: npt.NDArray[np.int64]) -> int:
-    """How many labels the clusters of one row have together at most."""
-    most = 0
+def max_members(clusters: Ints, indptr: Longs) -> int:
+    """Return how many labels the clusters of one row have together at most."""
+    largest = 0
     for i in range(len(clusters)):
-        members = 0
+        count = 0
         for cluster in clusters[i]:
             if cluster >= 0:
-                members += indptr[cluster + 1] - indptr[cluster]
-        most = max(most, members)
-    return most
+                count += indptr[cluster + 1] - indptr[cluster]
+        largest = max(largest, count)
+    return largest
 
 
 @njit(cache=True, nogil=True)
 def _members(
-    clusters: npt.NDArray[np.int32],
-    probabilities: npt.NDArray[np.float32],
-    indptr: npt.NDArray[np.int64],
-    members: npt.NDArray[np.int32],
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32], npt.NDArray[np.float32]]:
+    clusters: Ints,
+    probabilities: Floats,
+    indptr: Longs,
+    members: Ints,
+) -> tuple[Longs, Ints, Floats]:
+    """Return the labels of each point's clusters as CSR arrays. Their values are the clusters' probabilities."""
     starts = np.zeros(len(clusters) + 1, np.int64)
     for i in range(len(clusters)):
-        starts[i + 1] = starts[i] + most_members(clusters[i : i + 1], indptr)
-    labels, scores = np.empty(starts[-1], np.int32), np.empty(starts[-1], np.float32)
+        starts[i + 1] = starts[i] + max_members(clusters[i : i + 1], indptr)
+
+    labels = np.empty(starts[-1], np.int32)
+    scores = np.empty(starts[-1], np.float32)
     for i in range(len(clusters)):
         end = starts[i]
         for place, cluster in enumerate(clusters[i]):
             if cluster >= 0:
-                start, end = end, end + indptr[cluster + 1] - indptr[cluster]
+                start = end
+                end = start + indptr[cluster + 1] - indptr[cluster]
                 labels[start:end] = members[indptr[cluster] : indptr[cluster + 1]]
                 scores[start:end] = probabilities[i, place]
     return starts, labels, scores
@@ -154,14 +215,16 @@ def _members(
 
 @njit(cache=True, nogil=True)
 def _best_of_rows(
-    indptr: npt.NDArray[np.int64],
-    labels: npt.NDArray[np.int32],
-    scores: npt.NDArray[np.float32],
-    out_labels: npt.NDArray[np.int32],
-    out_scores: npt.NDArray[np.float32],
+    indptr: Longs,
+    labels: Ints,
+    scores: Floats,
+    out_labels: Ints,
+    out_scores: Floats,
 ) -> None:
     keys = np.empty(len(labels), np.uint64)
     for i in range(len(out_labels)):
-        for e in range(indptr[i], indptr[i + 1]):
+        start = indptr[i]
+        stop = indptr[i + 1]
+        for e in range(start, stop):
             keys[e] = key_of(scores[e], labels[e])
-        write_best(keys[indptr[i] : indptr[i + 1]], indptr[i + 1] - indptr[i], out_labels[i], out_scores[i])
+        write_best(keys[start:stop], stop - start, out_labels[i], out_scores[i])

@@ -1,61 +1,108 @@
-"""Several shortlists or predictions of the same points as one."""
+"""Several shortlists or predictions of the same points, combined into one."""
 
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 from numba import njit
 
 from xcbench.data import TopK
 from xcbench.errors import InputError
+from xcbench.kernels.arrays import Floats, Ints
 from xcbench.kernels.hash_table import add, collect, table_size
 from xcbench.kernels.selection import write_best
-from xcbench.shortlist.blocks import topk_in_blocks
+from xcbench.shortlist.blocks import empty_topk, topk_in_blocks
 
 
-def blend(members: Sequence[TopK], k: int, weights: Sequence[float] | None = None) -> TopK:
-    """The weighted sum of the members' scores (their mean without weights); what a member misses counts 0 there."""
-    if len({len(member) for member in members}) != 1 or (weights is not None and len(weights) != len(members)):
+def blend(
+    members: Sequence[TopK],
+    k: int,
+    weights: Sequence[float] | None = None,
+) -> TopK:
+    """Return the k labels per point with the largest mean or weighted sum of scores.
+
+    Parameters
+    ----------
+    members
+        Predictions of the same points. A label that a member does not have counts 0 there.
+    k
+        The number of labels per point.
+    weights
+        One weight per member, for a weighted sum. None gives the mean.
+    """
+    sizes = [len(member) for member in members]
+    has_all_weights = weights is None or len(weights) == len(members)
+    if len(set(sizes)) != 1 or not has_all_weights:
         raise InputError(
-            f"a blend takes members of the same points and a weight each, "
-            f"got {[len(m) for m in members]} points and weights {weights}"
+            f"a blend takes members of the same points and a weight each, got {sizes} points and weights {weights}"
         )
-    return topk_in_blocks(len(members[0]), k, lambda block: blend_rows([m.rows(block) for m in members], weights, k))
+
+    def blend_block(block: slice) -> TopK:
+        parts = [member.rows(block) for member in members]
+        return blend_rows(parts, weights, k)
+
+    return topk_in_blocks(sizes[0], k, blend_block)
 
 
-def by_best(predictions: TopK) -> TopK:
-    """Scores divided by the best one of their point, where that is above 0: what makes two scales comparable."""
+def divide_by_best(predictions: TopK) -> TopK:
+    """Divide the scores of each point by its best score, so that predictions on different scales can be blended.
+
+    Parameters
+    ----------
+    predictions
+        Best first. Points whose best score is not above 0 keep their scores.
+    """
     best = predictions.scores[:, :1]
-    divided = np.divide(predictions.scores, best, out=predictions.scores.copy(), where=best > 0)
-    return TopK(predictions.indices, divided)
+    scores = predictions.scores.copy()
+    np.divide(predictions.scores, best, out=scores, where=best > 0)
+    return TopK(predictions.indices, scores)
 
 
-def blend_rows(members: Sequence[TopK], weights: Sequence[float] | None, k: int) -> TopK:
-    """`blend` on the calling thread."""
-    labels = np.hstack([m.indices for m in members])
-    factors = np.ones(len(members), np.float32) if weights is None else np.asarray(weights, np.float32)
-    scores = np.hstack([m.scores * factor for m, factor in zip(members, factors, strict=True)])
-    out = TopK(np.empty((len(labels), k), np.int32), np.empty((len(labels), k), np.float32))
-    _sum_rows(labels, scores, len(members) if weights is None else 1, out.indices, out.scores)
-    return out
+def blend_rows(
+    members: Sequence[TopK],
+    weights: Sequence[float] | None,
+    k: int,
+) -> TopK:
+    """Do the same as `blend`, on the calling thread."""
+    if weights is None:
+        factors = np.ones(len(members), np.float32)
+        divisor = len(members)
+    else:
+        factors = np.asarray(weights, np.float32)
+        divisor = 1
+
+    scores_by_member = []
+    for member, factor in zip(members, factors, strict=True):
+        scores_by_member.append(member.scores * factor)
+
+    labels = np.hstack([member.indices for member in members])
+    scores = np.hstack(scores_by_member)
+    result = empty_topk(len(labels), k)
+    _sum_rows(labels, scores, divisor, result.indices, result.scores)
+    return result
 
 
 @njit(cache=True, nogil=True)
 def _sum_rows(
-    labels: npt.NDArray[np.int32],
-    scores: npt.NDArray[np.float32],
-    share: int,
-    out_labels: npt.NDArray[np.int32],
-    out_scores: npt.NDArray[np.float32],
+    labels: Ints,
+    scores: Floats,
+    divisor: int,
+    out_labels: Ints,
+    out_scores: Floats,
 ) -> None:
-    """Sums divided by `share`, in float64: the mean of equal members is each of them, to the last bit."""
+    """Sum the scores of each label of a row and divide by `divisor`.
+
+    The sums are float64, so that the mean of equal members is equal to each of them, to the last bit.
+    """
     size = table_size(labels.shape[1])
-    held, sums, keys = np.empty(size, np.int32), np.empty(size, np.float64), np.empty(size, np.uint64)
+    table_labels = np.empty(size, np.int32)
+    table_sums = np.empty(size, np.float64)
+    keys = np.empty(size, np.uint64)
     for i in range(len(labels)):
-        held[:] = -1
+        table_labels[:] = -1
         for j in range(labels.shape[1]):
             if labels[i, j] >= 0:
-                add(held, sums, labels[i, j], scores[i, j])
+                add(table_labels, table_sums, labels[i, j], scores[i, j])
         for slot in range(size):
-            sums[slot] /= share
-        write_best(keys, collect(held, sums, keys), out_labels[i], out_scores[i])
+            table_sums[slot] /= divisor
+        count = collect(table_labels, table_sums, keys)
+        write_best(keys, count, out_labels[i], out_scores[i])

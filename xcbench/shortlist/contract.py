@@ -1,4 +1,4 @@
-"""What every shortlister promises, and how its parameters are kept on disk."""
+"""The contract of all shortlisters, and how they convert their input and save their parameters."""
 
 from __future__ import annotations
 
@@ -15,67 +15,116 @@ from safetensors.numpy import load_file, save_file
 from xcbench.data import TopK
 from xcbench.errors import DataError, InputError
 from xcbench.files import atomic_folder
+from xcbench.kernels.arrays import Floats
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    from torch import Tensor  # a type only: importing a shortlister does not load torch
 
-Floats: TypeAlias = npt.NDArray[np.float32]
-Vectors: TypeAlias = Union[Floats, "Tensor"]  # torch need not be loaded for it
+Vectors: TypeAlias = Union[Floats, "Tensor"]
+"""Dense vectors, one per row: a numpy array, or a torch tensor on any device."""
+
+Arrays: TypeAlias = dict[str, npt.NDArray[Any]]
+"""Arrays by name, as they are saved."""
 
 
 class Shortlister(Protocol):
-    """Proposes labels for points that come as dense vectors."""
+    """Proposes labels for points that are given as dense vectors."""
 
     @property
-    def label_count(self) -> int: ...
+    def label_count(self) -> int:
+        """The number of labels, L."""
 
     def shortlist(self, X: Vectors, k: int) -> TopK:
-        """The k labels that fit each row of X best; always k columns, padded where there are fewer labels."""
+        """Return the k labels that fit each point best.
 
-    def save(self, folder: Path) -> None: ...
+        Parameters
+        ----------
+        X
+            [n, D] vectors, one per point.
+        k
+            The number of labels per point. The result always has k columns, padded where there are fewer labels.
+        """
+
+    def save(self, folder: Path) -> None:
+        """Write the parameters to a new folder, from which `load_shortlister` reads them."""
 
 
 def as_matrix(X: Vectors, width: int | None = None) -> Floats:
-    """Rows as contiguous float32 in main memory, without a copy where they are that already."""
-    rows = X if isinstance(X, np.ndarray) else X.detach().cpu().numpy()
-    if rows.ndim != 2 or (width is not None and rows.shape[1] != width):
-        raise InputError(f"expected vectors [n, {'D' if width is None else width}], got {list(rows.shape)}")
-    return np.ascontiguousarray(rows, np.float32)
+    """Return vectors as contiguous float32 rows in main memory. They are copied only where they are not that already.
+
+    Parameters
+    ----------
+    X
+        [n, D] vectors.
+    width
+        The D that is expected; None accepts any. Raises `InputError` where X has another one.
+    """
+    if not isinstance(X, np.ndarray):
+        X = X.detach().cpu().numpy()
+    has_right_shape = X.ndim == 2 and width in (None, X.shape[1])
+    if not has_right_shape:
+        expected = "D" if width is None else width
+        raise InputError(f"expected vectors [n, {expected}], got {list(X.shape)}")
+    return np.ascontiguousarray(X, np.float32)
 
 
 def as_bias(bias: Vectors | None, count: int) -> Floats:
-    """One number a row of a classifier, or an empty array where there is no bias."""
+    """Return the biases of `count` classifiers as an array, which is empty where there are none."""
     if bias is None or bias.shape[0] == 0:
         return np.empty(0, np.float32)
     row: Floats = as_matrix(bias.reshape(1, -1), count)[0]
     return row
 
 
-def save_parts(folder: Path, kind: str, settings: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> None:
-    """Settings as JSON, arrays as safetensors, in a folder that appears whole or not at all."""
+def save_parts(
+    folder: Path,
+    kind: str,
+    settings: Mapping[str, Any],
+    arrays: Arrays,
+) -> None:
+    """Write settings as JSON and arrays as safetensors to a folder, which appears complete or not at all.
+
+    Parameters
+    ----------
+    folder
+        The folder to make.
+    kind
+        A name for what is saved. `load_parts` refuses a folder of another kind.
+    settings
+        Values that JSON can hold.
+    arrays
+        Arrays by name.
+    """
+    contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    document = json.dumps({"kind": kind, **settings}, indent=2)
     with atomic_folder(folder) as part:
-        save_file({k: np.ascontiguousarray(a) for k, a in arrays.items()}, part / "arrays.safetensors")
-        (part / "shortlister.json").write_text(json.dumps({"kind": kind, **settings}, indent=2) + "\n", "utf-8")
+        save_file(contiguous, part / "arrays.safetensors")
+        (part / "shortlister.json").write_text(document + "\n", "utf-8")
 
 
-class Saved(dict[str, Any]):
-    """What was read from a folder; to ask for what is not there is the folder's fault."""
+class _LoadedValues(dict[str, Any]):
+    """Values read from a file. Reading one that is missing raises a `DataError` that names the file."""
 
     def __init__(self, values: Mapping[str, Any], path: Path) -> None:
         super().__init__(values)
         self.path = path
 
     def __missing__(self, name: str) -> Any:
-        raise DataError(f"expected {name!r}, found {', '.join(sorted(self)) or 'nothing'}", self.path)
+        present = ", ".join(sorted(self)) or "nothing"
+        raise DataError(f"expected {name!r}, found {present}", self.path)
 
 
-def load_parts(folder: Path, kind: str) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
-    """What `save_parts` wrote."""
-    path, values = folder / "shortlister.json", folder / "arrays.safetensors"
+def load_parts(folder: Path, kind: str) -> tuple[dict[str, Any], Arrays]:
+    """Return the settings and the arrays that `save_parts` wrote for this kind."""
+    settings_path = folder / "shortlister.json"
+    arrays_path = folder / "arrays.safetensors"
     try:
-        settings, arrays = Saved(json.loads(path.read_text("utf-8")), path), Saved(load_file(values), values)
+        settings = _LoadedValues(json.loads(settings_path.read_text("utf-8")), settings_path)
+        arrays = _LoadedValues(load_file(arrays_path), arrays_path)
     except (OSError, ValueError, TypeError, SafetensorError) as error:
         raise DataError(f"cannot be read as a saved shortlister: {error}", folder) from None
-    if (found := settings.pop("kind", None)) != kind:
-        raise DataError(f"expected a shortlister of kind {kind!r}, got {found!r}", path)
+
+    saved_kind = settings.pop("kind", None)
+    if saved_kind != kind:
+        raise DataError(f"expected a shortlister of kind {kind!r}, got {saved_kind!r}", settings_path)
     return settings, arrays

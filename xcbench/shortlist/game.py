@@ -1,6 +1,14 @@
-"""GAME, ECLARE's re-ranking: predictions spread along a label graph (or a cluster graph).
+"""GAME, ECLARE's reranking (section 3.4): probabilities spread along a graph of labels, or of clusters.
 
-It needs nothing but probabilities and a graph, so it can stand behind any method's predictions.
+A label becomes more likely where its neighbours in the graph are likely. With probabilities P [n, M] and a normalised
+graph G [M, M], where top-beam keeps the `beam` largest entries of each row:
+
+    mode "code" (the authors' code)    P / 2 + top-beam(P G) / 2
+    mode "paper" (the paper)           top-beam(P G^T)
+
+This file has all of GAME's arithmetic. `Game` reranks finished predictions, of any method, by these two formulas
+(`_rerank_row`). For labels, the paper spreads classifiers' probabilities within a point's shortlist, before it
+multiplies them by the probabilities of clusters; that is `spread_in_shortlist`, which `predictors/beam.py` calls.
 """
 
 from __future__ import annotations
@@ -16,31 +24,72 @@ from numba import njit
 
 from xcbench.data import TopK
 from xcbench.errors import InputError
-from xcbench.kernels.csr import Rows, rows_of
-from xcbench.kernels.hash_table import add, collect, table_size
+from xcbench.kernels.arrays import Doubles, Floats, Ints, Longs
+from xcbench.kernels.csr import CsrArrays, arrays_of
+from xcbench.kernels.hash_table import add, collect, slot_of, table_size
 from xcbench.kernels.selection import label_in, largest_first, score_in, write_best
-from xcbench.shortlist.blocks import topk_in_blocks
+from xcbench.shortlist.blocks import empty_topk, topk_in_blocks
+from xcbench.shortlist.contract import Arrays
 
 GameMode: TypeAlias = Literal["paper", "code", "off"]
+"""Which form of GAME: the paper's, that of the authors' code, or none."""
 
 
-def game(P: TopK | sp.csr_array, graph: sp.csr_array, beam: int, mode: GameMode = "code", power: float = 1.0) -> TopK:
-    """Re-rank once; see `Game`."""
+@dataclass(frozen=True)
+class GameConfig:
+    """The settings of GAME."""
+
+    mode: GameMode = "code"
+    """Its form: the authors' code's, the paper's, or none."""
+    power: float = 1.0
+    """Probabilities are raised to this power before they are spread, and the result to its inverse; the paper has 1."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.power <= 1:
+            raise ValueError(f"GAME's power is greater than 0 and at most 1, got {self.power}")
+
+
+def game(
+    P: TopK | sp.csr_array,
+    graph: sp.csr_array,
+    beam: int,
+    mode: GameMode = "code",
+    power: float = 1.0,
+) -> TopK:
+    """Rerank predictions by GAME.
+
+    Parameters
+    ----------
+    P
+        Probabilities of labels per point; see `Game.__call__`.
+    graph, beam, mode, power
+        See `Game`.
+    """
     return Game(graph, beam, mode, power)(P)
 
 
 @dataclass(frozen=True)
 class Game:
-    """Probabilities P spread along a normalised graph G, of which the `beam` largest are kept in every row.
+    """Reranks probabilities P along a graph G.
 
-    paper: top-beam(P Gᵀ). code (the authors' own): P / 2 + top-beam(P G) / 2, so that up to `beam` new labels join
-    those of P. off: P as it is. P is taken whole; cut it to the beam beforehand where it is longer.
+    With a power t below 1, sums along the graph become power means: P^t is spread, and the result raised to 1/t. It is
+    for probabilities that fall steeply from label to label. Otherwise neighbours of the first label would outrank the
+    second label.
 
-    With a `power` t other than 1 the sums are power means: P^t is spread, and the result raised to 1/t. Of scores that
-    fall steeply from place to place a plain sum would have the first label's neighbours outrank all that comes second.
+    Parameters
+    ----------
+    graph
+        [M, M] the normalised graph G of M labels (or clusters).
+    beam
+        How many of the spread probabilities are kept per point.
+    mode
+        "code": P / 2 + top-beam(P G) / 2, so that up to `beam` new labels join those of P. "paper": top-beam(P G^T).
+        "off": P as it is.
+    power
+        t, greater than 0 and at most 1. The paper has 1.
     """
 
-    graph: sp.csr_array  # [M, M]
+    graph: sp.csr_array
     beam: int
     mode: GameMode = "code"
     power: float = 1.0
@@ -54,131 +103,240 @@ class Game:
             raise InputError(f"GAME's power is greater than 0 and at most 1, got {self.power}")
 
     def __call__(self, P: TopK | sp.csr_array) -> TopK:
-        """Best first; as many columns as the longest row may need."""
+        """Rerank the predictions of many points, on all threads.
+
+        Parameters
+        ----------
+        P
+            Probabilities per point, as a `TopK` or a sparse matrix [n, M]. All of them are used: to spread only the
+            first `beam` ones, pass `P.cut(beam)`.
+
+        Returns
+        -------
+        TopK
+            Best first, with as many columns as the longest row can need.
+        """
         if self.mode == "off":
             return P if isinstance(P, TopK) else TopK.from_csr(P)
-        indptr, labels, probabilities = self._raised(P)
-        if labels.max(initial=-1) >= self.graph.shape[0]:
-            raise InputError(f"a graph of {self.graph.shape[0]} labels cannot re-rank label {labels.max()}")
-        width = self.width(int(np.diff(indptr).max(initial=0)))
-        return topk_in_blocks(
-            len(indptr) - 1,
-            width,
-            lambda block: self.spread(indptr[block.start : block.stop + 1], labels, probabilities, width),
-        )
+
+        rows = self._raised(P)
+        largest_label = rows.indices.max(initial=-1)
+        if largest_label >= self.graph.shape[0]:
+            raise InputError(f"a graph of {self.graph.shape[0]} labels cannot re-rank label {largest_label}")
+
+        row_sizes = np.diff(rows.indptr)
+        width = self.width(int(row_sizes.max(initial=0)))
+
+        def rerank(block: slice) -> TopK:
+            indptr = rows.indptr[block.start : block.stop + 1]
+            return self._rerank(rows._replace(indptr=indptr), width)
+
+        return topk_in_blocks(len(row_sizes), width, rerank)
+
+    def rerank_block(self, P: TopK) -> TopK:
+        """Rerank one block of points, on the calling thread."""
+        if self.mode == "off":
+            return P
+        return self._rerank(self._raised(P), self.width(P.k))
 
     def width(self, k: int) -> int:
-        """How many columns the result has for predictions of k columns."""
-        return {"paper": self.beam, "code": k + self.beam, "off": k}[self.mode]
+        """Return how many columns the result has for predictions with k columns."""
+        if self.mode == "paper":
+            return self.beam
+        if self.mode == "code":
+            return k + self.beam
+        return k
 
-    def block(self, P: TopK) -> TopK:
-        """One block of points, on the calling thread."""
-        return P if self.mode == "off" else self.spread(*self._raised(P), self.width(P.k))
+    @cached_property
+    def graph_arrays(self) -> CsrArrays:
+        """G, for compiled loops."""
+        return arrays_of(self.graph)
 
-    def spread(
-        self,
-        indptr: npt.NDArray[np.int64],
-        labels: npt.NDArray[np.int32],
-        probabilities: npt.NDArray[np.float32],
-        width: int,
-    ) -> TopK:
-        """Of probabilities that are raised to the power already."""
-        rows = len(indptr) - 1
-        out = TopK(np.empty((rows, width), np.int32), np.empty((rows, width), np.float32))
-        keep = 0.5 if self.mode == "code" else 0.0
-        _spread(indptr, labels, probabilities, *self.along, self.beam, np.float32(keep), out.indices, out.scores)
-        if self.power != 1:
-            np.power(out.scores, np.float32(1 / self.power), out=out.scores, where=out.indices >= 0)
-        return out
+    @cached_property
+    def _multiplier(self) -> CsrArrays:
+        """The matrix by which P is multiplied: G or its transpose."""
+        if self.mode == "code":
+            return self.graph_arrays
+        return arrays_of(self.graph.T.tocsr())
 
-    def _raised(self, P: TopK | sp.csr_array) -> Rows:
-        rows = _rows_of(P)
+    def _raised(self, P: TopK | sp.csr_array) -> CsrArrays:
+        """P^power, for compiled loops. Places without a label (-1) stay; their values are not read."""
+        rows = _arrays_of_predictions(P)
         if self.power == 1:
             return rows
-        return rows._replace(data=np.maximum(rows.data, 0) ** np.float32(self.power))  # padding is minus infinity
+        nonnegative = np.maximum(rows.data, 0)  # unused places of a TopK have the score -inf
+        return rows._replace(data=nonnegative ** np.float32(self.power))
 
-    @cached_property
-    def rows(self) -> Rows:
-        """G as kernels take it."""
-        return rows_of(self.graph)
+    def _rerank(self, P: CsrArrays, width: int) -> TopK:
+        """Rerank rows that are raised to the power already."""
+        result = empty_topk(len(P.indptr) - 1, width)
+        kept_share = 0.5 if self.mode == "code" else 0.0
+        _rerank_rows(
+            P,
+            self._multiplier,
+            self.beam,
+            np.float32(kept_share),
+            result.indices,
+            result.scores,
+        )
+        if self.power != 1:
+            inverse = np.float32(1 / self.power)
+            np.power(result.scores, inverse, out=result.scores, where=result.indices >= 0)
+        return result
 
-    @cached_property
-    def along(self) -> Rows:
-        """What rows of P are multiplied by: G, or its transpose."""
-        return self.rows if self.mode == "code" else rows_of(self.graph.T.tocsr())
+
+def _arrays_of_predictions(P: TopK | sp.csr_array) -> CsrArrays:
+    if not isinstance(P, TopK):
+        return arrays_of(sp.csr_array(P))
+    indptr = np.arange(len(P) + 1, dtype=np.int64) * P.k
+    return CsrArrays(indptr, P.indices.ravel(), P.scores.ravel())
 
 
-def game_parts(game: Game | None) -> tuple[dict[str, Any] | None, dict[str, npt.NDArray[Any]]]:
-    """Settings and arrays to save; `game_from` takes them back."""
+def game_to_parts(game: Game | None) -> tuple[dict[str, Any] | None, Arrays]:
+    """Return the settings and the arrays to save. `game_from_parts` takes them back."""
     if game is None:
         return None, {}
-    graph = rows_of(game.graph)
     settings = {"beam": game.beam, "mode": game.mode, "power": game.power}
-    return settings, {f"graph.{name}": part for name, part in graph._asdict().items()}
+    arrays = {f"graph.{name}": array for name, array in game.graph_arrays._asdict().items()}
+    return settings, arrays
 
 
-def game_from(settings: dict[str, Any] | None, arrays: dict[str, npt.NDArray[Any]]) -> Game | None:
+def game_from_parts(settings: dict[str, Any] | None, arrays: Arrays) -> Game | None:
+    """Return what `game_to_parts` was given."""
     if settings is None:
         return None
-    indptr, indices, data = (arrays[f"graph.{name}"] for name in Rows._fields)
+    indptr = arrays["graph.indptr"]
     count = len(indptr) - 1
-    return Game(sp.csr_array((data, indices, indptr), shape=(count, count)), **settings)
+    graph = sp.csr_array(
+        (arrays["graph.data"], arrays["graph.indices"], indptr),
+        shape=(count, count),
+    )
+    return Game(graph, **settings)
 
 
-def _rows_of(P: TopK | sp.csr_array) -> Rows:
-    if isinstance(P, TopK):
-        return Rows(np.arange(len(P) + 1, dtype=np.int64) * P.k, P.indices.ravel(), P.scores.ravel())
-    return rows_of(sp.csr_array(P))
-
-
-@njit(cache=True)
-def _longest_sum(
-    indptr: npt.NDArray[np.int64], labels: npt.NDArray[np.int32], graph_indptr: npt.NDArray[np.int64]
-) -> int:
-    """How many neighbours, counted with repetition, a row meets at most; never more than there are labels."""
-    longest = 0
-    for i in range(len(indptr) - 1):
-        met = 0
-        for e in range(indptr[i], indptr[i + 1]):
-            if labels[e] >= 0:
-                met += graph_indptr[labels[e] + 1] - graph_indptr[labels[e]]
-        longest = max(longest, met)
-    return min(longest, len(graph_indptr) - 1)
+# The compiled loops. A hash table from labels to sums is two arrays, see `kernels/hash_table.py`.
 
 
 @njit(cache=True, nogil=True)
-def _spread(
-    indptr: npt.NDArray[np.int64],
-    labels: npt.NDArray[np.int32],
-    probabilities: npt.NDArray[np.float32],
-    graph_indptr: npt.NDArray[np.int64],
-    graph_indices: npt.NDArray[np.int32],
-    graph_data: npt.NDArray[np.float32],
+def _rerank_rows(
+    P: CsrArrays,
+    multiplier: CsrArrays,
     beam: int,
-    keep: np.float32,
-    out_labels: npt.NDArray[np.int32],
-    out_scores: npt.NDArray[np.float32],
+    kept_share: np.float32,
+    out_labels: Ints,
+    out_scores: Floats,
 ) -> None:
-    """out = keep * P + (1 - keep) * top-beam(P G), where keep = 0 leaves P's own entries out."""
-    size = table_size(max(_longest_sum(indptr, labels, graph_indptr), out_labels.shape[1]))
-    held, sums, keys = np.empty(size, np.int32), np.empty(size, np.float32), np.empty(size, np.uint64)
+    """Write kept_share * P + (1 - kept_share) * top-beam(P G), where G is the multiplier."""
+    max_neighbours = _max_neighbours(P.indptr, P.indices, multiplier.indptr)
+    size = table_size(max(max_neighbours, out_labels.shape[1]))
+    table_labels = np.empty(size, np.int32)
+    table_sums = np.empty(size, np.float32)
+    keys = np.empty(size, np.uint64)
+
+    indptr, labels, probabilities = P
     for i in range(len(indptr) - 1):
-        held[:] = -1
-        for e in range(indptr[i], indptr[i + 1]):
-            label, p = labels[e], probabilities[e]
-            if label >= 0 and p > 0:
-                for g in range(graph_indptr[label], graph_indptr[label + 1]):
-                    add(held, sums, graph_indices[g], p * graph_data[g])
-        count = collect(held, sums, keys)
-        if count > beam:
-            largest_first(keys, count, beam)
-            count = beam
-        if keep > 0:
-            held[:] = -1
-            for place in range(count):
-                add(held, sums, label_in(keys[place]), (1 - keep) * score_in(keys[place]))
-            for e in range(indptr[i], indptr[i + 1]):
-                if labels[e] >= 0:
-                    add(held, sums, labels[e], keep * probabilities[e])
-            count = collect(held, sums, keys)
+        row = slice(indptr[i], indptr[i + 1])
+        count = _rerank_row(
+            labels[row],
+            probabilities[row],
+            multiplier,
+            beam,
+            kept_share,
+            table_labels,
+            table_sums,
+            keys,
+        )
         write_best(keys, count, out_labels[i], out_scores[i])
+
+
+@njit(cache=True)
+def _rerank_row(
+    labels: Ints,
+    probabilities: Floats,
+    multiplier: CsrArrays,
+    beam: int,
+    kept_share: np.float32,
+    table_labels: Ints,
+    table_sums: Floats,
+    keys: npt.NDArray[np.uint64],
+) -> int:
+    """Write the new scores of one point to `keys`, with their labels, and return how many they are."""
+    indptr, neighbours, weights = multiplier
+
+    # P G
+    table_labels[:] = -1
+    for e in range(len(labels)):
+        label = labels[e]
+        probability = probabilities[e]
+        if label >= 0 and probability > 0:
+            for g in range(indptr[label], indptr[label + 1]):
+                add(table_labels, table_sums, neighbours[g], probability * weights[g])
+    count = collect(table_labels, table_sums, keys)
+
+    # top-beam
+    if count > beam:
+        largest_first(keys, count, beam)
+        count = beam
+    if kept_share == 0:
+        return count
+
+    # the mean with P itself
+    table_labels[:] = -1
+    for e in range(count):
+        label = label_in(keys[e])
+        score = (1 - kept_share) * score_in(keys[e])
+        add(table_labels, table_sums, label, score)
+    for e in range(len(labels)):
+        if labels[e] >= 0:
+            add(table_labels, table_sums, labels[e], kept_share * probabilities[e])
+    return collect(table_labels, table_sums, keys)
+
+
+@njit(cache=True)
+def _max_neighbours(indptr: Longs, labels: Ints, graph_indptr: Longs) -> int:
+    """Return how many neighbours the labels of one row have together at most, counted with repetition.
+
+    The result is never more than the number of labels in the graph.
+    """
+    longest = 0
+    for i in range(len(indptr) - 1):
+        count = 0
+        for e in range(indptr[i], indptr[i + 1]):
+            if labels[e] >= 0:
+                count += graph_indptr[labels[e] + 1] - graph_indptr[labels[e]]
+        longest = max(longest, count)
+    return min(longest, len(graph_indptr) - 1)
+
+
+@njit(cache=True)
+def spread_in_shortlist(
+    labels: Ints,
+    probabilities: Floats,
+    graph: CsrArrays,
+    power: np.float32,
+    table_labels: Ints,
+    table_values: Floats,
+    out: Doubles,
+) -> None:
+    """Spread the probabilities of one point's shortlist among the shortlist's labels, as in the paper.
+
+    out_l = (sum over shortlisted j of G_lj p_j^power)^(1 / power).
+
+    The table's two arrays are scratch memory of at least `table_size(len(labels))` entries. `out` has room for a value
+    per label. It is float64, so that the result is rounded only once, after it is multiplied by the cluster's
+    probability.
+    """
+    indptr, neighbours, weights = graph
+
+    table_labels[:] = -1
+    for e in range(len(labels)):
+        add(table_labels, table_values, labels[e], probabilities[e] ** power)
+
+    for e in range(len(labels)):
+        label = labels[e]
+        total = np.float32(0)
+        for g in range(indptr[label], indptr[label + 1]):
+            slot = slot_of(table_labels, neighbours[g])
+            if table_labels[slot] != -1:
+                total += weights[g] * table_values[slot]
+        out[e] = total ** (1 / power)

@@ -1,7 +1,7 @@
-"""Nearest neighbours in a navigable small-world graph (faiss): labels found by vectors that stand for them.
+"""Nearest neighbours in a navigable small-world graph (faiss): labels are found by vectors that represent them.
 
-A label may be one vector (its centroid, as in Slice), several (Astec splits head labels), or a target of many (the
-training points, whose labels are voted for).
+A label may have one vector (its centroid, as in Slice) or several (Astec splits frequent labels). The vectors may also
+be those of training points, which vote for their labels.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from typing import Any, Literal, TypeAlias
 import faiss
 import numba
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 from numba import njit
 
 from xcbench.data import TopK
 from xcbench.data.matrices import unit_vectors
 from xcbench.errors import InputError
-from xcbench.kernels.csr import Rows, rows_of
+from xcbench.kernels.arrays import Floats, Ints, Longs
+from xcbench.kernels.csr import CsrArrays, arrays_of
 from xcbench.kernels.hash_table import collect, slot_of, table_size
 from xcbench.kernels.selection import write_best
-from xcbench.shortlist.blocks import topk_in_blocks
+from xcbench.shortlist.blocks import empty_topk, topk_in_blocks
 from xcbench.shortlist.contract import Vectors, as_matrix, load_parts, save_parts
 
 Vote: TypeAlias = Literal["best", "sum"]
@@ -33,15 +33,24 @@ Vote: TypeAlias = Literal["best", "sum"]
 
 @dataclass(frozen=True)
 class HNSWShortlister:
-    """A label's score comes from the cosines of the `neighbours` nearest vectors that stand for it.
+    """Finds the labels of the nearest vectors, by cosine. `HNSWShortlister.of` builds the index.
 
-    vote "best" takes the largest, "sum" adds them up, each times its weight in `owners`.
+    Parameters
+    ----------
+    index
+        A `faiss.IndexHNSWFlat` over unit vectors.
+    owners
+        [vectors, L] the labels that each vector represents, and with what weight.
+    neighbours
+        How many vectors are looked up per point; None looks up as many as labels are wanted.
+    vote
+        How the cosines of a label's vectors, each times its weight, become the label's score: "best" takes the
+        largest one, "sum" adds them up.
     """
 
-    index: Any  # faiss.IndexHNSWFlat over unit vectors
-    owners: sp.csr_array  # [vectors, L]: which labels a vector stands for, and with what weight
+    index: Any
+    owners: sp.csr_array
     neighbours: int | None = None
-    """How many vectors are looked up; as many as labels are wanted where None."""
     vote: Vote = "best"
 
     @classmethod
@@ -56,16 +65,30 @@ class HNSWShortlister:
         ef_search: int = 200,
         build_threads: int = 1,
     ) -> HNSWShortlister:
-        """Build the graph over vectors; without owners vector l stands for label l.
+        """Build the index.
 
-        On one thread the same vectors give the same graph. More build it faster, but its edges then depend on which
-        thread came first.
+        Parameters
+        ----------
+        vectors
+            [vectors, D] vectors of any length; only their directions count.
+        owners
+            See the class. None means that vector l represents label l.
+        neighbours, vote
+            See the class.
+        M
+            How many edges a vector has in the graph.
+        ef_construction, ef_search
+            How many vectors faiss considers while it builds the graph, and while it searches.
+        build_threads
+            On one thread the same vectors give the same graph. More threads are faster, but then the graph's edges
+            depend on which thread came first.
         """
         unit = unit_vectors(as_matrix(vectors))
         if owners is None:
             owners = sp.eye_array(len(unit), dtype=np.float32, format="csr")
         if owners.shape[0] != len(unit) or vote not in ("best", "sum"):
             raise InputError(f"{len(unit)} vectors need owners and a vote, got {owners.shape} and {vote!r}")
+
         index = faiss.IndexHNSWFlat(unit.shape[1], M, faiss.METRIC_INNER_PRODUCT)
         index.hnsw.efConstruction = ef_construction
         index.hnsw.efSearch = ef_search
@@ -78,39 +101,52 @@ class HNSWShortlister:
         return int(self.owners.shape[1])
 
     def shortlist(self, X: Vectors, k: int) -> TopK:
+        """Return the k labels per point with the largest votes of the point's nearest vectors."""
         unit = unit_vectors(as_matrix(X, self.index.d))
-        wanted = max(1, min(self.neighbours or k, self.index.ntotal))
-        # faiss can rank no more vectors than the search keeps in view.
-        settings = faiss.SearchParametersHNSW(  # type: ignore[attr-defined]
-            efSearch=max(self.index.hnsw.efSearch, wanted)
+        neighbours = max(1, min(self.neighbours or k, self.index.ntotal))
+        # faiss returns no more vectors than it considers.
+        parameters = faiss.SearchParametersHNSW(  # type: ignore[attr-defined]
+            efSearch=max(self.index.hnsw.efSearch, neighbours)
         )
         with _faiss_threads(numba.get_num_threads()):
-            cosines, nearest = self.index.search(unit, wanted, params=settings)
-        owners = rows_of(self.owners)
-        return topk_in_blocks(len(unit), k, lambda block: self._tally(nearest[block], cosines[block], owners, k))
+            cosines, nearest = self.index.search(unit, neighbours, params=parameters)
 
-    def _tally(self, nearest: npt.NDArray[np.int64], cosines: npt.NDArray[np.float32], owners: Rows, k: int) -> TopK:
-        out = TopK(np.empty((len(nearest), k), np.int32), np.empty((len(nearest), k), np.float32))
-        _tally(nearest, cosines, *owners, self.vote == "sum", out.indices, out.scores)
-        return out
+        owners = arrays_of(self.owners)
+
+        def vote(block: slice) -> TopK:
+            result = empty_topk(block.stop - block.start, k)
+            _count_votes(
+                nearest[block],
+                cosines[block],
+                owners,
+                self.vote == "sum",
+                result.indices,
+                result.scores,
+            )
+            return result
+
+        return topk_in_blocks(len(unit), k, vote)
 
     def save(self, folder: Path) -> None:
-        arrays = {f"owners.{name}": part for name, part in rows_of(self.owners)._asdict().items()}
         settings = {"neighbours": self.neighbours, "vote": self.vote, "labels": self.label_count}
-        save_parts(folder, "hnsw", settings, arrays | {"index": faiss.serialize_index(self.index)})
+        arrays = {f"owners.{name}": array for name, array in arrays_of(self.owners)._asdict().items()}
+        arrays["index"] = faiss.serialize_index(self.index)
+        save_parts(folder, "hnsw", settings, arrays)
 
     @classmethod
     def load(cls, folder: Path) -> HNSWShortlister:
         settings, arrays = load_parts(folder, "hnsw")
         index = faiss.deserialize_index(arrays["index"])
-        indptr, indices, data = (arrays[f"owners.{name}"] for name in Rows._fields)
-        owners = sp.csr_array((data, indices, indptr), shape=(index.ntotal, settings["labels"]))
+        owners = sp.csr_array(
+            (arrays["owners.data"], arrays["owners.indices"], arrays["owners.indptr"]),
+            shape=(index.ntotal, settings["labels"]),
+        )
         return cls(index, owners, settings["neighbours"], settings["vote"])
 
 
 @contextlib.contextmanager
 def _faiss_threads(count: int) -> Iterator[None]:
-    """faiss keeps an OpenMP pool of its own, which must not grow beyond what torch and numba were given."""
+    """Limit the threads of faiss. It has an OpenMP pool of its own, which takes all cores by default."""
     before = faiss.omp_get_max_threads()
     faiss.omp_set_num_threads(count)
     try:
@@ -120,33 +156,48 @@ def _faiss_threads(count: int) -> Iterator[None]:
 
 
 @njit(cache=True, nogil=True)
-def _tally(
-    nearest: npt.NDArray[np.int64],
-    cosines: npt.NDArray[np.float32],
-    indptr: npt.NDArray[np.int64],
-    labels: npt.NDArray[np.int32],
-    weights: npt.NDArray[np.float32],
-    summed: bool,
-    out_labels: npt.NDArray[np.int32],
-    out_scores: npt.NDArray[np.float32],
+def _count_votes(
+    nearest: Longs,
+    cosines: Floats,
+    owners: CsrArrays,
+    add_up: bool,
+    out_labels: Ints,
+    out_scores: Floats,
 ) -> None:
-    most = 0
+    """Write the labels with the largest sum (or else maximum) of cosine times weight over the nearest vectors."""
+    indptr, labels, weights = owners
+    size = table_size(_max_labels(nearest, indptr))
+    table_labels = np.empty(size, np.int32)
+    votes = np.empty(size, np.float32)
+    keys = np.empty(size, np.uint64)
+
     for i in range(len(nearest)):
-        owned = 0
+        table_labels[:] = -1
+        for place, vector in enumerate(nearest[i]):
+            if vector < 0:  # faiss found fewer vectors than asked for
+                continue
+            for e in range(indptr[vector], indptr[vector + 1]):
+                slot = slot_of(table_labels, labels[e])
+                vote = cosines[i, place] * weights[e]
+                if table_labels[slot] == -1:
+                    table_labels[slot] = labels[e]
+                    votes[slot] = vote
+                elif add_up:
+                    votes[slot] += vote
+                else:
+                    votes[slot] = max(votes[slot], vote)
+        count = collect(table_labels, votes, keys)
+        write_best(keys, count, out_labels[i], out_scores[i])
+
+
+@njit(cache=True)
+def _max_labels(nearest: Longs, indptr: Longs) -> int:
+    """Return how many labels the nearest vectors of one point have together at most."""
+    largest = 0
+    for i in range(len(nearest)):
+        count = 0
         for vector in nearest[i]:
             if vector >= 0:
-                owned += indptr[vector + 1] - indptr[vector]
-        most = max(most, owned)
-    size = table_size(most)
-    held, votes, keys = np.empty(size, np.int32), np.empty(size, np.float32), np.empty(size, np.uint64)
-    for i in range(len(nearest)):
-        held[:] = -1
-        for place, vector in enumerate(nearest[i]):
-            if vector >= 0:
-                for e in range(indptr[vector], indptr[vector + 1]):
-                    slot, vote = slot_of(held, labels[e]), cosines[i, place] * weights[e]
-                    if held[slot] == -1:
-                        held[slot], votes[slot] = labels[e], vote
-                    else:
-                        votes[slot] = votes[slot] + vote if summed else max(votes[slot], vote)
-        write_best(keys, collect(held, votes, keys), out_labels[i], out_scores[i])
+                count += indptr[vector + 1] - indptr[vector]
+        largest = max(largest, count)
+    return largest

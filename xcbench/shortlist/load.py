@@ -1,4 +1,4 @@
-"""A saved shortlister back, whichever kind it is."""
+"""Reads a saved shortlister of any kind."""
 
 import json
 from pathlib import Path
@@ -12,11 +12,18 @@ from xcbench.shortlist.tree import TreeShortlister
 
 
 def load_shortlister(folder: Path) -> Shortlister:
-    """What `save` wrote to the folder."""
+    """Return the shortlister that was saved to a folder, whichever kind it is.
+
+    Parameters
+    ----------
+    folder
+        The folder that was given to the shortlister's `save`. Raises `DataError` where there is none in it.
+    """
     try:
         kind = json.loads((folder / "shortlister.json").read_text("utf-8"))["kind"]
     except (OSError, ValueError, KeyError, TypeError):
         raise DataError("expected a saved shortlister", folder) from None
+
     match kind:
         case "exact":
             return ExactShortlister.load(folder)

@@ -1,4 +1,4 @@
-"""A shortlister as a handful of byte arrays: what a stage keeps of one, whichever kind it is."""
+"""A shortlister of any kind as byte arrays, which is how a stage stores it."""
 
 import tempfile
 from collections.abc import Mapping
@@ -14,16 +14,18 @@ Packed = Mapping[str, npt.NDArray[np.uint8]]
 
 
 def pack(shortlister: Shortlister) -> Packed:
-    """The files that `save` writes, by name."""
+    """Return the files that `save` writes, by name."""
     with tempfile.TemporaryDirectory() as folder:
-        shortlister.save(Path(folder) / "saved")
-        files = sorted((Path(folder) / "saved").iterdir())
+        saved = Path(folder) / "saved"
+        shortlister.save(saved)
+        files = sorted(saved.iterdir())
         return {file.name: np.frombuffer(file.read_bytes(), np.uint8) for file in files}
 
 
 def unpack(packed: Packed) -> Shortlister:
-    """The shortlister that was packed."""
-    with tempfile.TemporaryDirectory() as folder:
-        for name, content in packed.items():
-            (Path(folder) / Path(name).name).write_bytes(content.tobytes())
-        return load_shortlister(Path(folder))
+    """Return the shortlister that was packed."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for file, content in packed.items():
+            (folder / Path(file).name).write_bytes(content.tobytes())
+        return load_shortlister(folder)

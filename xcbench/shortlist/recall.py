@@ -1,59 +1,97 @@
-"""How much of the truth a shortlist holds, by its length: DECAF's Figure 6."""
+"""How many of the true labels are in a shortlist, by its length: DECAF's Figure 6."""
 
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 from numba import njit
 
 from xcbench.data import TopK
 from xcbench.data.matrices import pattern
 from xcbench.errors import InputError
+from xcbench.kernels.arrays import Doubles, Ints, Longs
+from xcbench.kernels.csr import arrays_of
 from xcbench.labels.partition import Clustering
 
 
-def recall_curve(shortlist: TopK, truth: sp.csr_array, lengths: Sequence[int]) -> npt.NDArray[np.float64]:
-    """R@length for each length: the mean over points of |first `length` labels ∩ truth| / max(1, |truth|)."""
+def recall_curve(shortlist: TopK, truth: sp.csr_array, lengths: Sequence[int]) -> Doubles:
+    """Return the recall of the first labels of a shortlist: the mean over points of |first labels ∩ truth| / |truth|.
+
+    Parameters
+    ----------
+    shortlist
+        Labels per point, best first.
+    truth
+        [n, L] the true labels: entries other than 0. A point without any has recall 0.
+    lengths
+        How many labels of the shortlist count. The result has one recall per length.
+    """
     if len(shortlist) != truth.shape[0]:
         raise InputError(f"a shortlist for {len(shortlist)} points cannot be held against {truth.shape[0]} points")
     if min(lengths, default=1) < 1 or max(lengths, default=1) > shortlist.k:
         raise InputError(f"lengths go from 1 to {shortlist.k}, the shortlist's own, got {list(lengths)}")
-    true = pattern(truth)
+
+    true = arrays_of(pattern(truth))
     gains = np.zeros(shortlist.k)
-    _add_gains(shortlist.indices, true.indptr.astype(np.int64), true.indices.astype(np.int32), gains)
-    return np.cumsum(gains)[np.asarray(lengths, np.int64) - 1] / max(1, len(shortlist))
-
-
-@njit(cache=True)
-def _add_gains(
-    found: npt.NDArray[np.int32],
-    indptr: npt.NDArray[np.int64],
-    labels: npt.NDArray[np.int32],
-    gains: npt.NDArray[np.float64],
-) -> None:
-    """What the label at each place adds to the recall of its point, summed over points."""
-    for i in range(len(found)):
-        true = labels[indptr[i] : indptr[i + 1]]
-        for place in range(found.shape[1]):
-            at = np.searchsorted(true, found[i, place])
-            if at < len(true) and true[at] == found[i, place]:
-                gains[place] += 1 / len(true)
+    _add_gains(shortlist.indices, true.indptr, true.indices, gains)
+    return _mean_until(gains, lengths, len(shortlist))
 
 
 def beam_recall(
-    clusters: TopK, clustering: Clustering, truth: sp.csr_array, beams: Sequence[int]
-) -> npt.NDArray[np.float64]:
-    """For each beam: the mean over points of the share of true labels that lie in the first `beam` clusters."""
+    clusters: TopK,
+    clustering: Clustering,
+    truth: sp.csr_array,
+    beams: Sequence[int],
+) -> Doubles:
+    """Return the mean over points of the share of true labels that are in the point's first clusters.
+
+    Parameters
+    ----------
+    clusters
+        Clusters per point, best first.
+    clustering
+        Which labels each cluster has.
+    truth
+        [n, L] the true labels: entries other than 0.
+    beams
+        How many clusters count. The result has one recall per beam.
+    """
     if min(beams, default=1) < 1 or max(beams, default=1) > clusters.k:
         raise InputError(f"beams go from 1 to {clusters.k}, the list's own, got {list(beams)}")
+
+    # The share of a point's true labels that each cluster has, [n, K].
     true = pattern(truth)
-    sizes = np.diff(true.indptr)
-    share = (sp.diags_array(1 / np.maximum(sizes, 1)) @ true @ clustering.to_csr()).tocsr()
+    share_of_label = 1 / np.maximum(np.diff(true.indptr), 1)
+    label_shares = sp.diags_array(share_of_label) @ true
+    share = (label_shares @ clustering.to_csr()).tocsr()
     share.sort_indices()
-    keys = np.repeat(np.arange(len(clusters)), np.diff(share.indptr)) * clustering.K + share.indices
-    wanted = np.arange(len(clusters))[:, None] * clustering.K + clusters.indices
-    at = np.minimum(np.searchsorted(keys, wanted), max(len(keys) - 1, 0))
-    found = (keys[at] == wanted) & (clusters.indices >= 0) if len(keys) else np.zeros(wanted.shape, bool)
-    gains = np.where(found, share.data[at] if len(keys) else 0.0, 0.0).sum(axis=0)
-    return np.cumsum(gains)[np.asarray(beams, np.int64) - 1] / max(1, len(clusters))
+    if not share.nnz:
+        return np.zeros(len(beams))
+
+    # Point and cluster as one number, ascending, so that all clusters of all points are looked up at once.
+    points = np.arange(len(clusters))
+    point_of_entry = np.repeat(points, np.diff(share.indptr))
+    stored = point_of_entry * clustering.K + share.indices
+    wanted = points[:, None] * clustering.K + clusters.indices
+    position = np.minimum(np.searchsorted(stored, wanted), len(stored) - 1)
+    is_stored = (stored[position] == wanted) & (clusters.indices >= 0)
+    gains = np.where(is_stored, share.data[position], 0.0)
+    return _mean_until(gains.sum(axis=0), beams, len(clusters))
+
+
+def _mean_until(gains: Doubles, lengths: Sequence[int], points: int) -> Doubles:
+    """Add up the gains of the first places, for each length, and divide by the number of points."""
+    totals = np.cumsum(gains)
+    last_places = np.asarray(lengths, np.int64) - 1
+    return totals[last_places] / max(1, points)
+
+
+@njit(cache=True)
+def _add_gains(shortlist: Ints, indptr: Longs, labels: Ints, gains: Doubles) -> None:
+    """Add, for each place, what the labels there contribute to the recall of their points."""
+    for i in range(len(shortlist)):
+        true = labels[indptr[i] : indptr[i + 1]]
+        for place in range(shortlist.shape[1]):
+            position = np.searchsorted(true, shortlist[i, place])
+            if position < len(true) and true[position] == shortlist[i, place]:
+                gains[place] += 1 / len(true)

@@ -1,7 +1,7 @@
-"""Label trees as in Parabel, on dense vectors: balanced halves down to leaves of some labels, a linear classifier each.
+"""Label trees as in Parabel, on dense vectors: labels are halved again and again, with a linear classifier per node.
 
-A tree of depth d has 2^d leaves, the clusters of one balanced clustering; node j of a level has the children 2j and
-2j + 1 of the next. So a level is an array, and the tree needs no pointers.
+A tree of depth d has 2^d leaves, which are the clusters of one balanced clustering. Node j of a level has the children
+2j and 2j + 1 on the next level. So the nodes of a level are an array, and no pointers are needed.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from numba import njit
 from xcbench.data import TopK
 from xcbench.data.matrices import pattern, unit_vectors
 from xcbench.errors import InputError
+from xcbench.kernels.arrays import Floats, Ints, Longs
 from xcbench.kernels.csr import dot
 from xcbench.kernels.selection import key_of, label_in, largest_first, score_in, write_best
 from xcbench.kernels.svm import Examples, fit_classifiers
@@ -25,25 +26,29 @@ from xcbench.labels.centroids import dense_centroids
 from xcbench.labels.clustering import balanced_clusters
 from xcbench.labels.partition import Clustering
 from xcbench.shortlist.blend import blend_rows
-from xcbench.shortlist.blocks import topk_in_blocks
-from xcbench.shortlist.contract import Floats, Vectors, as_matrix, load_parts, save_parts
+from xcbench.shortlist.blocks import empty_topk, topk_in_blocks
+from xcbench.shortlist.contract import Vectors, as_matrix, load_parts, save_parts
 
 
 @dataclass(frozen=True)
 class LabelTree:
-    """One tree: the leaf of each label, and classifiers whose last column is a bias."""
+    """One tree: which leaf each label is in, and the classifiers of nodes and labels.
+
+    The last column of the classifiers is a bias. It belongs to a column of ones that ends the points.
+    """
 
     leaves: Clustering
-    nodes: Floats  # [2 * leaves - 2, D + 1]: the two nodes under the root, then the four under these, ...
+    nodes: Floats  # [2 * leaves - 2, D + 1]: the two nodes below the root, then the four below these, and so on
     labels: Floats  # [L, D + 1], in the order of the leaves' members
 
     @property
     def depth(self) -> int:
+        """The number of levels below the root."""
         return self.leaves.K.bit_length() - 1
 
     def shortlist(self, X: Floats, beam: int, k: int) -> TopK:
-        """Beam search for points that end in a 1."""
-        out = TopK(np.empty((len(X), k), np.int32), np.empty((len(X), k), np.float32))
+        """Return the k best labels that a beam search reaches, for points X [n, D + 1] that end in a 1."""
+        result = empty_topk(len(X), k)
         _search(
             X,
             self.nodes,
@@ -52,15 +57,25 @@ class LabelTree:
             self.leaves.indices,
             self.depth,
             beam,
-            out.indices,
-            out.scores,
+            result.indices,
+            result.scores,
         )
-        return out
+        return result
 
 
 @dataclass(frozen=True)
 class TreeShortlister:
-    """The mean of some label trees, each searched with a beam; a score is the product of probabilities on the way."""
+    """Finds labels by beam search in several label trees. `TreeShortlister.fit` trains them.
+
+    A label's score in a tree is the product of the probabilities on the path to it. Its score is the mean over trees.
+
+    Parameters
+    ----------
+    trees
+        The trees, over the same labels.
+    beam
+        How many nodes are kept per level.
+    """
 
     trees: tuple[LabelTree, ...]
     beam: int = 10
@@ -76,38 +91,69 @@ class TreeShortlister:
         C: float = 1.0,
         seed: int = 0,
     ) -> TreeShortlister:
-        """Grow trees over the labels' centroids among X and train every node's classifier.
+        """Cluster the labels' centroids into trees, and train a classifier per node and label.
 
-        A node learns from the points that have a label in its parent; leaves hold at most `leaf` labels.
+        A node's classifier learns from the points that have a label in the node's parent.
+
+        Parameters
+        ----------
+        X
+            [n, D] the training points.
+        Y
+            [n, L] their labels.
+        trees
+            The number of trees.
+        leaf
+            The largest number of labels in a leaf.
+        beam
+            How many nodes a search keeps per level.
+        C
+            The weight of the loss against the regularisation, as in any linear SVM.
+        seed
+            Decides the clusterings and the order in which classifiers see their points.
         """
-        points, truth = _with_ones(as_matrix(X)), pattern(sp.csr_array(Y))
+        points = _with_ones(as_matrix(X))
+        truth = pattern(sp.csr_array(Y))
         if len(points) != truth.shape[0]:
-            raise InputError(f"a row of targets a point is needed, got {truth.shape[0]} for {len(points)} points")
+            raise InputError(f"needs a row of targets per point, got {truth.shape[0]} for {len(points)} points")
         if trees < 1 or leaf < 2 or beam < 1:  # with leaves of 1 the halves of a tree could not be balanced
             raise InputError(f"needs a tree, leaves of 2 labels and a beam of 1 at least, got {trees}, {leaf}, {beam}")
+
         centroids = dense_centroids(truth, points[:, :-1])
-        depth = max(0, math.ceil(math.log2(len(centroids) / leaf)))
-        grown = (balanced_clusters(centroids, 2**depth, seed=seed + t) for t in range(trees))
-        return cls(tuple(_train(points, truth, leaves, C, seed + t) for t, leaves in enumerate(grown)), beam)
+        halvings = math.log2(len(centroids) / leaf)
+        depth = max(0, math.ceil(halvings))
+        trained = []
+        for t in range(trees):
+            leaves = balanced_clusters(centroids, 2**depth, seed=seed + t)
+            trained.append(_train(points, truth, leaves, C, seed + t))
+        return cls(tuple(trained), beam)
 
     @property
     def label_count(self) -> int:
         return len(self.trees[0].labels)
 
     def shortlist(self, X: Vectors, k: int) -> TopK:
-        points = _with_ones(as_matrix(X, self.trees[0].labels.shape[1] - 1))
-        return topk_in_blocks(len(points), k, lambda block: self._block(points[block], k))
+        """Return the k labels per point with the largest mean score over the trees."""
+        dimension = self.trees[0].labels.shape[1] - 1
+        points = _with_ones(as_matrix(X, dimension))
+        return topk_in_blocks(len(points), k, lambda block: self._shortlist_block(points[block], k))
 
-    def _block(self, X: Floats, k: int) -> TopK:
-        reached = [min(self.beam * int(tree.leaves.sizes.max()), self.label_count) for tree in self.trees]
-        found = [tree.shortlist(X, self.beam, width) for tree, width in zip(self.trees, reached, strict=True)]
-        return blend_rows(found, None, k)
+    def _shortlist_block(self, X: Floats, k: int) -> TopK:
+        by_tree = []
+        for tree in self.trees:
+            reachable = self.beam * int(tree.leaves.sizes.max())
+            width = min(reachable, self.label_count)
+            by_tree.append(tree.shortlist(X, self.beam, width))
+        return blend_rows(by_tree, None, k)
 
     def save(self, folder: Path) -> None:
         arrays: dict[str, npt.NDArray[np.generic]] = {}
         for t, tree in enumerate(self.trees):
-            arrays |= {f"{t}.leaf_of": tree.leaves.cluster_of, f"{t}.nodes": tree.nodes, f"{t}.labels": tree.labels}
-        save_parts(folder, "tree", {"trees": len(self.trees), "beam": self.beam}, arrays)
+            arrays[f"{t}.leaf_of"] = tree.leaves.cluster_of
+            arrays[f"{t}.nodes"] = tree.nodes
+            arrays[f"{t}.labels"] = tree.labels
+        settings = {"trees": len(self.trees), "beam": self.beam}
+        save_parts(folder, "tree", settings, arrays)
 
     @classmethod
     def load(cls, folder: Path) -> TreeShortlister:
@@ -121,35 +167,56 @@ class TreeShortlister:
 
 
 def _with_ones(X: Floats) -> Floats:
-    """Rows of unit length and a 1 at their end, which a classifier's bias meets."""
-    return np.hstack([unit_vectors(X), np.ones((len(X), 1), np.float32)])
+    """Return rows of unit length with a 1 at their end, by which a classifier's bias is multiplied."""
+    ones = np.ones((len(X), 1), np.float32)
+    return np.hstack([unit_vectors(X), ones])
 
 
-def _train(X: Floats, Y: sp.csr_array, leaves: Clustering, C: float, seed: int) -> LabelTree:
-    depth, nodes = leaves.K.bit_length() - 1, []
-    reached = _points_by_group(Y, np.zeros(len(leaves.cluster_of), np.int32), 1)
+def _train(
+    X: Floats,
+    Y: sp.csr_array,
+    leaves: Clustering,
+    C: float,
+    seed: int,
+) -> LabelTree:
+    """Train the classifiers of one tree, level by level, then those of the labels."""
+    label_count = len(leaves.cluster_of)
+    depth = leaves.K.bit_length() - 1
+
+    no_nodes = np.empty((0, X.shape[1]), np.float32)
+    nodes = [no_nodes]
+    root = np.zeros(label_count, np.int32)
+    points_of_parent = _points_by_group(Y, root, 1)
     for level in range(1, depth + 1):
-        below = _points_by_group(Y, leaves.cluster_of >> (depth - level), 2**level)
-        examples = Examples(np.arange(2**level, dtype=np.int32) >> 1, reached, below)
+        node_of_label = leaves.cluster_of >> (depth - level)
+        points_of_node = _points_by_group(Y, node_of_label, 2**level)
+        parent = np.arange(2**level, dtype=np.int32) >> 1
+        examples = Examples(parent, points_of_parent, points_of_node)
         nodes.append(fit_classifiers(X, examples, C, seed + level))
-        reached = below
-    carriers = _points_by_group(Y, np.arange(len(leaves.cluster_of), dtype=np.int32), len(leaves.cluster_of))
-    examples = Examples(leaves.cluster_of[leaves.indices], reached, carriers[leaves.indices])
+        points_of_parent = points_of_node
+
+    order = leaves.indices
+    every_label = np.arange(label_count, dtype=np.int32)
+    points_of_label = _points_by_group(Y, every_label, label_count)
+    examples = Examples(leaves.cluster_of[order], points_of_parent, points_of_label[order])
     labels = fit_classifiers(X, examples, C, seed)
-    return LabelTree(leaves, np.concatenate([np.empty((0, X.shape[1]), np.float32), *nodes]), labels)
+    return LabelTree(leaves, np.concatenate(nodes), labels)
 
 
-def _points_by_group(Y: sp.csr_array, group_of: npt.NDArray[np.int32], groups: int) -> sp.csr_array:
-    """groups x N: the points that have a label in each group, in ascending order."""
-    by_point = sp.csr_array((Y.data, group_of[Y.indices], Y.indptr), shape=(Y.shape[0], groups))
+def _points_by_group(Y: sp.csr_array, group_of: Ints, groups: int) -> sp.csr_array:
+    """Return, as a matrix [groups, n], the points that have a label in each group, in ascending order."""
+    by_point = sp.csr_array(
+        (Y.data, group_of[Y.indices], Y.indptr),
+        shape=(Y.shape[0], groups),
+    )
     by_group = by_point.T.tocsr()
     by_group.sum_duplicates()
     return by_group
 
 
 @njit(cache=True)
-def _log_probability(x: npt.NDArray[np.float32], w: npt.NDArray[np.float32]) -> np.float32:
-    """What Parabel makes of a squared hinge: exp(-max(0, 1 - <w, x>)^2)."""
+def _log_probability(x: Floats, w: Floats) -> np.float32:
+    """Parabel's probability for a squared hinge loss: exp(-max(0, 1 - <w, x>)^2). Returns its logarithm."""
     gap = max(np.float32(0), np.float32(1) - dot(x, w))
     log_probability: np.float32 = -gap * gap
     return log_probability
@@ -157,34 +224,54 @@ def _log_probability(x: npt.NDArray[np.float32], w: npt.NDArray[np.float32]) -> 
 
 @njit(cache=True, nogil=True)
 def _search(
-    X: npt.NDArray[np.float32],
-    nodes: npt.NDArray[np.float32],
-    W: npt.NDArray[np.float32],
-    indptr: npt.NDArray[np.int64],
-    members: npt.NDArray[np.int32],
+    X: Floats,
+    nodes: Floats,
+    W: Floats,
+    indptr: Longs,
+    members: Ints,
     depth: int,
     beam: int,
-    out_labels: npt.NDArray[np.int32],
-    out_scores: npt.NDArray[np.float32],
+    out_labels: Ints,
+    out_scores: Floats,
 ) -> None:
-    way = np.empty(2 * beam, np.uint64)
-    keys = np.empty(min(beam * np.max(np.diff(indptr)), len(W)), np.uint64)
+    """Write the best labels of the leaves that a beam search reaches. Row j of W is the classifier of members[j]."""
+    beam_keys = np.empty(2 * beam, np.uint64)
+    largest_leaf = np.max(np.diff(indptr))
+    keys = np.empty(min(beam * largest_leaf, len(W)), np.uint64)
     for i in range(len(X)):
-        way[0], width = key_of(np.float32(0), 0), 1
-        for level in range(1, depth + 1):
-            first = (1 << level) - 2
-            for place in range(width - 1, -1, -1):  # from the end, so that children never overwrite a waiting parent
-                left, score = 2 * label_in(way[place]), score_in(way[place])
-                for child in (left + 1, left):
-                    way[2 * place + child - left] = key_of(score + _log_probability(X[i], nodes[first + child]), child)
-            width *= 2
-            if width > beam:
-                largest_first(way, width, beam)
-                width = beam
+        leaf_count = _best_leaves(X[i], nodes, depth, beam, beam_keys)
         count = 0
-        for place in range(width):
-            leaf, score = label_in(way[place]), score_in(way[place])
-            for m in range(indptr[leaf], indptr[leaf + 1]):
-                keys[count] = key_of(np.exp(score + _log_probability(X[i], W[m])), members[m])
+        for place in range(leaf_count):
+            leaf = label_in(beam_keys[place])
+            score = score_in(beam_keys[place])
+            for j in range(indptr[leaf], indptr[leaf + 1]):
+                probability = np.exp(score + _log_probability(X[i], W[j]))
+                keys[count] = key_of(probability, members[j])
                 count += 1
         write_best(keys, count, out_labels[i], out_scores[i])
+
+
+@njit(cache=True)
+def _best_leaves(
+    x: Floats,
+    nodes: Floats,
+    depth: int,
+    beam: int,
+    keys: npt.NDArray[np.uint64],
+) -> int:
+    """Write the keys of the best leaves, with their log probabilities, and return how many they are."""
+    keys[0] = key_of(np.float32(0), 0)
+    width = 1
+    for level in range(1, depth + 1):
+        first = (1 << level) - 2
+        for place in range(width - 1, -1, -1):  # from the end, so that children never overwrite a waiting parent
+            left = 2 * label_in(keys[place])
+            score = score_in(keys[place])
+            for child in (left + 1, left):
+                log_probability = score + _log_probability(x, nodes[first + child])
+                keys[2 * place + child - left] = key_of(log_probability, child)
+        width *= 2
+        if width > beam:
+            largest_first(keys, width, beam)
+            width = beam
+    return width

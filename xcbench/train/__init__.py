@@ -1,12 +1,14 @@
 """The training loop: batches, schedules, devices, processes, checkpoints; and the two tasks that methods share.
 
-May import data, nn and shortlist. The loop knows no method: it trains any module that has a `loss(batch)`.
+May import `data`, `kernels`, `nn` and `shortlist`, and the ground. The loop knows no method: it trains any module that
+has a `loss(batch)`.
 """
 
+from xcbench.kernels.memory import MemoryEstimate
 from xcbench.train.batches import Batch, Candidates, Points, learnable, targets_of
 from xcbench.train.devices import resolve_device
 from xcbench.train.loop import Trainable, Training, TrainReport, Work, train
-from xcbench.train.memory import MemoryEstimate, cascade_memory, estimate_memory
+from xcbench.train.memory import cascade_memory, estimate_memory
 from xcbench.train.modules import ModuleConfig, official_training, scaled_training
 from xcbench.train.schedules import Schedule, halving_after
 from xcbench.train.tasks import RankAll, RankShortlist, Task, all_classifiers, document_side, encode, fit_bias, log_odds

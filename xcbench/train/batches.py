@@ -1,4 +1,4 @@
-"""Batches, cut out of CSR arrays by compiled loops: no Python runs once a point."""
+"""Training points and the batches that are cut from them by compiled loops: no Python runs per point."""
 
 from __future__ import annotations
 
@@ -13,25 +13,35 @@ from torch import Tensor
 
 from xcbench.data import Split
 from xcbench.data.dataset import pairs_of_rows
-from xcbench.kernels.parallel import Floats, Ints, Longs
-from xcbench.kernels.sparse_rows import SparseRows
-from xcbench.nn.dropout import word_at
+from xcbench.kernels.arrays import Floats, Ints, Longs
+from xcbench.kernels.csr import SparseRows
+from xcbench.kernels.random import word_at
 from xcbench.nn.losses import Shortlists
 
 
 @dataclass(frozen=True)
 class Candidates:
-    """For each point some groups of labels, whose members are its candidates; a label in two of them counts once.
+    """Candidate labels of each point: the members of some groups of labels.
 
-    Groups are clusters (DECAF), clusters grown along a label graph (ECLARE), or single labels.
+    Groups are clusters (DECAF), clusters grown along a label graph (ECLARE), or single labels. A label that is in
+    several groups of a point is its candidate once.
+
+    Parameters
+    ----------
+    groups
+        The groups of each point, [N, g] of int32; -1 where a point has fewer than g.
+    members
+        The labels of each group, [groups, L].
+    with_positives
+        Whether a point's true labels are added to its candidates.
+    random
+        How many random labels are added to them. They differ between steps.
     """
 
-    groups: Ints  # [N, g]; -1 where a point has fewer
-    members: SparseRows  # [groups, L]
+    groups: Ints
+    members: SparseRows
     with_positives: bool = False
-    """Whether a point's true labels join its candidates."""
     random: int = 0
-    """How many labels drawn at random join them, others in each step."""
 
     def __post_init__(self) -> None:
         if self.groups.ndim != 2 or self.groups.dtype != np.int32:
@@ -41,9 +51,23 @@ class Candidates:
 
     @classmethod
     def of_labels(cls, labels: Ints, label_count: int, with_positives: bool = False, random: int = 0) -> Candidates:
-        """Candidates that are listed one by one, as `TopK.indices` lists them."""
-        ones = np.ones(label_count, np.float32)
-        single = SparseRows(np.arange(label_count + 1), np.arange(label_count, dtype=np.int32), ones, label_count)
+        """Return candidates that are given label by label.
+
+        Parameters
+        ----------
+        labels
+            The candidates of each point, [N, k] of int32, -1 where a point has fewer than k: as in `TopK.indices`.
+        label_count
+            L, the number of all labels.
+        with_positives, random
+            As above.
+        """
+        single = SparseRows(
+            indptr=np.arange(label_count + 1),
+            indices=np.arange(label_count, dtype=np.int32),
+            data=np.ones(label_count, np.float32),
+            width=label_count,
+        )
         return cls(labels, single, with_positives, random)
 
 
@@ -51,125 +75,207 @@ class Candidates:
 class Batch:
     """What a module's loss is given."""
 
-    rows: Longs  # which points these are
+    rows: Longs  # the row numbers of the batch's points within the training points
     X: SparseRows | Tensor
     targets: SparseRows
     shortlists: Shortlists | None
 
 
 class Points:
-    """Training points: their features (sparse, or dense and constant), their targets, perhaps their candidates."""
+    """Training points.
+
+    Parameters
+    ----------
+    X
+        Features, one row per point: sparse, or dense and constant.
+    targets
+        One row per point and one column per label. Values may be real numbers; nan means that the pair is ignored.
+    candidates
+        The labels against which each point is ranked; None for all labels.
+    """
 
     def __init__(
-        self, X: sp.csr_array | Floats | Tensor, targets: sp.csr_array, candidates: Candidates | None = None
+        self,
+        X: sp.csr_array | Floats | Tensor,
+        targets: sp.csr_array,
+        candidates: Candidates | None = None,
     ) -> None:
         self.X = SparseRows.of(X) if sp.issparse(X) else torch.as_tensor(X)
         self.targets = SparseRows.of(targets)
         self.candidates = candidates
-        sizes = {len(self.X), len(self.targets)} | ({len(candidates.groups)} if candidates else set())
+
+        sizes = {len(self.X), len(self.targets)}
+        if candidates is not None:
+            sizes.add(len(candidates.groups))
         if len(sizes) != 1:
             raise ValueError(f"features, targets and candidates must have one row a point, got {sorted(sizes)} rows")
 
     def __len__(self) -> int:
+        """Return the number of points."""
         return len(self.targets)
 
     def cut(self, rows: Longs, key: int = 0, device: torch.device | str = "cpu") -> Batch:
-        """The batch of some points. `key` seeds what is drawn at random; dense features are moved to the device."""
-        X = self.X.take(rows) if isinstance(self.X, SparseRows) else self.X[torch.from_numpy(rows)].to(device)
+        """Return the batch of some points.
+
+        Parameters
+        ----------
+        rows
+            The row numbers of the points.
+        key
+            The seed of random candidates.
+        device
+            Where dense features are moved to. Everything else stays in main memory.
+        """
+        X: SparseRows | Tensor
+        if isinstance(self.X, SparseRows):
+            X = self.X.take(rows)
+        else:
+            X = self.X[torch.from_numpy(rows)].to(device)
+
         targets = self.targets.take(rows)
-        if self.candidates is None:
-            return Batch(rows, X, targets, None)
-        c = self.candidates
-        labels, starts, places, truth = _cut_shortlists(
-            rows, c.groups, c.members.starts, c.members.columns, c.members.width, targets.starts, targets.columns,
-            targets.values, c.with_positives, c.random, np.uint64(key),
-        )  # fmt: skip
-        shortlists = Shortlists(labels, SparseRows(starts, places, truth, len(labels)))
+        shortlists = None
+        if self.candidates is not None:
+            shortlists = _shortlists(rows, self.candidates, targets, key)
         return Batch(rows, X, targets, shortlists)
 
 
+def _shortlists(rows: Longs, candidates: Candidates, targets: SparseRows, key: int) -> Shortlists:
+    labels, indptr, positions, values = _cut_shortlists(
+        rows,
+        candidates.groups,
+        candidates.members.indptr,
+        candidates.members.indices,
+        candidates.members.width,
+        targets.indptr,
+        targets.indices,
+        targets.data,
+        candidates.with_positives,
+        candidates.random,
+        np.uint64(key),
+    )
+    return Shortlists(labels, SparseRows(indptr, positions, values, len(labels)))
+
+
 def learnable(split: Split) -> Split:
-    """Without the points that have no feature or no target: there is nothing to learn from them."""
-    keep = np.flatnonzero((np.diff(split.X.indptr) > 0) & (np.diff(split.Y.indptr) > 0))
-    if len(keep) == len(split):
+    """Return a split without the points that have no feature or no label: there is nothing to learn from them."""
+    has_features = np.diff(split.X.indptr) > 0
+    has_labels = np.diff(split.Y.indptr) > 0
+    rows = np.flatnonzero(has_features & has_labels)
+    if len(rows) == len(split):
         return split
-    return Split(split.X[keep], split.Y[keep], ignored=pairs_of_rows(split.ignored, keep, len(split)))
+
+    ignored = pairs_of_rows(split.ignored, rows, len(split))
+    return Split(split.X[rows], split.Y[rows], ignored=ignored)
 
 
 def targets_of(split: Split) -> sp.csr_array:
-    """Y, and at the pairs that are left open what is not a number: the losses then count them neither way."""
+    """Return Y, with nan at the ignored pairs, so that these have no loss."""
     if not len(split.ignored):
         return split.Y
+
     rows, labels = split.ignored.T
-    marks = sp.csr_array((np.full(len(rows), np.nan, np.float32), (rows, labels)), shape=split.Y.shape)
-    # Y has none of these pairs, so that the sum keeps every target.
+    nans = np.full(len(rows), np.nan, np.float32)
+    marks = sp.csr_array((nans, (rows, labels)), shape=split.Y.shape)
+    # No ignored pair is in Y, so the sum changes no target.
     return sp.csr_array(split.Y + marks)
 
 
 @njit(cache=True, nogil=True)
 def _cut_shortlists(
-    rows: Longs, groups: Ints, member_starts: Longs, members: Ints, label_count: int, y_starts: Longs, y_labels: Ints,
-    y_values: Floats, with_positives: bool, random: int, key: np.uint64,
-) -> tuple[Longs, Longs, Ints, Floats]:  # fmt: skip
-    """(union of labels, row starts, places in the union, targets)."""
-    most = 0
+    rows: Longs,
+    groups: Ints,
+    member_indptr: Longs,
+    members: Ints,
+    label_count: int,
+    y_indptr: Longs,
+    y_labels: Ints,
+    y_values: Floats,
+    with_positives: bool,
+    random: int,
+    key: np.uint64,
+) -> tuple[Longs, Longs, Ints, Floats]:
+    """Return the union of all candidates, and CSR arrays with each point's: positions in the union, and targets."""
+    max_entries = 0
     for i, row in enumerate(rows):
-        most += random + y_starts[i + 1] - y_starts[i]
+        max_entries += random + y_indptr[i + 1] - y_indptr[i]
         for group in groups[row]:
             if group >= 0:
-                most += member_starts[group + 1] - member_starts[group]
-    starts, labels, targets = np.zeros(len(rows) + 1, np.int64), np.empty(most, np.int32), np.empty(most, np.float32)
-    listed_by, true_for = np.full(label_count, -1, np.int32), np.full(label_count, -1, np.int32)
-    truth, used = np.empty(label_count, np.float32), np.zeros(label_count, np.bool_)
+                max_entries += member_indptr[group + 1] - member_indptr[group]
+
+    indptr = np.zeros(len(rows) + 1, np.int64)
+    labels = np.empty(max_entries, np.int32)
+    targets = np.empty(max_entries, np.float32)
+    # By label: the last point that has it as a candidate, the last point that has it as a target, and that target.
+    candidate_of = np.full(label_count, -1, np.int32)
+    target_of = np.full(label_count, -1, np.int32)
+    target_value = np.empty(label_count, np.float32)
+    is_used = np.zeros(label_count, np.bool_)
+
     end = 0
     for i, row in enumerate(rows):
-        for e in range(y_starts[i], y_starts[i + 1]):
-            true_for[y_labels[e]], truth[y_labels[e]] = i, y_values[e]
+        for e in range(y_indptr[i], y_indptr[i + 1]):
+            target_of[y_labels[e]] = i
+            target_value[y_labels[e]] = y_values[e]
+
         if with_positives:
-            end = _join(y_labels[y_starts[i] : y_starts[i + 1]], i, listed_by, labels, end)
+            end = _append_new(y_labels[y_indptr[i] : y_indptr[i + 1]], i, candidate_of, labels, end)
         for group in groups[row]:
             if group >= 0:
-                end = _join(members[member_starts[group] : member_starts[group + 1]], i, listed_by, labels, end)
+                end = _append_new(
+                    members[member_indptr[group] : member_indptr[group + 1]], i, candidate_of, labels, end
+                )
         for draw in range(random):
             word = word_at(word_at(key, row), draw) >> np.uint64(32)
             drawn = np.int32((word * np.uint64(label_count)) >> np.uint64(32))
-            if listed_by[drawn] != i:
-                listed_by[drawn], labels[end] = i, drawn
+            if candidate_of[drawn] != i:
+                candidate_of[drawn] = i
+                labels[end] = drawn
                 end += 1
-        end = _leave_out_open(starts[i], end, labels, targets, true_for, truth, i, used)
-        starts[i + 1] = end
-    union, place = np.flatnonzero(used), true_for
+
+        end = _write_targets(indptr[i], end, labels, targets, target_of, target_value, i, is_used)
+        indptr[i + 1] = end
+
+    union = np.flatnonzero(is_used)
+    position = target_of  # reuses the memory
     for u, label in enumerate(union):
-        place[label] = u
+        position[label] = u
     for e in range(end):
-        labels[e] = place[labels[e]]
-    return union, starts, labels[:end], targets[:end]
+        labels[e] = position[labels[e]]
+    return union, indptr, labels[:end], targets[:end]
 
 
 @njit(inline="always")
-def _leave_out_open(
-    start: int, end: int, labels: Ints, targets: Floats, true_for: Ints, truth: Floats, i: int,
-    used: npt.NDArray[np.bool_],
-) -> int:  # fmt: skip
-    """Write down the targets of a point's list, and which labels are used; one whose target is no number leaves it."""
-    kept = start
+def _write_targets(
+    start: int,
+    end: int,
+    labels: Ints,
+    targets: Floats,
+    target_of: Ints,
+    target_value: Floats,
+    i: int,
+    is_used: npt.NDArray[np.bool_],
+) -> int:
+    """Write the targets of point i's candidates, and remove those whose target is nan. Returns the new end."""
+    new_end = start
     for e in range(start, end):
-        target = truth[labels[e]] if true_for[labels[e]] == i else np.float32(0)
-        known = not np.isnan(target)
-        used[labels[e]] |= known
-        labels[kept], targets[kept] = labels[e], target
-        kept += np.int64(known)
-    return kept
+        target = target_value[labels[e]] if target_of[labels[e]] == i else np.float32(0)
+        counts = not np.isnan(target)
+        is_used[labels[e]] |= counts
+        labels[new_end] = labels[e]
+        targets[new_end] = target
+        new_end += np.int64(counts)
+    return new_end
 
 
 @njit(inline="always")
-def _join(some: Ints, i: int, listed_by: Ints, labels: Ints, end: int) -> int:
-    """Append to a point's list those labels that are not on it yet.
+def _append_new(new_labels: Ints, i: int, candidate_of: Ints, labels: Ints, end: int) -> int:
+    """Append labels to the candidates of point i, as far as they are not among them yet. Returns the new end.
 
-    Every label is written and only new ones are kept: whether one is new is a toss-up that no branch could predict.
+    Every label is written, but `end` moves on only for new ones. Whether a label is new is as good as random, and a
+    branch on it would often be mispredicted.
     """
-    for label in some:
+    for label in new_labels:
         labels[end] = label
-        end += np.int64(listed_by[label] != i)
-        listed_by[label] = i
+        end += np.int64(candidate_of[label] != i)
+        candidate_of[label] = i
     return end

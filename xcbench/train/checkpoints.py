@@ -1,6 +1,6 @@
-"""Checkpoints: one safetensors file with parameters and moments, whose header carries the rest as JSON.
+"""Checkpoints: one safetensors file with parameters and moments, whose header has the rest as JSON.
 
-One file is replaced in one step, so a process that dies at any moment leaves the last checkpoint whole.
+The file is replaced in one step, so a process that dies at any moment leaves a complete checkpoint behind.
 """
 
 from __future__ import annotations
@@ -19,62 +19,98 @@ from torch import Tensor, nn
 from xcbench.files import atomic_file
 from xcbench.nn import Adam
 
-SHARE_OF_TIME = 0.05
-"""Saving may take so much of the training: a table of many gigabytes is saved less often than it was asked."""
+MAX_SHARE_OF_TIME = 0.05
+"""Saving takes at most this share of the training's time: tables of many gigabytes are saved less often than asked."""
 
 
 class Checkpoint:
-    """A training's checkpoint in a folder (None: there is none), and when it is due."""
+    """The checkpoint of one training.
+
+    Parameters
+    ----------
+    folder
+        Where it is kept; None for a training without checkpoints.
+    name
+        The name of the file, without its ending.
+    identity
+        Settings that must be equal for a checkpoint to be continued, as JSON values.
+    every
+        Seconds between checkpoints.
+    """
 
     def __init__(self, folder: Path | None, name: str, identity: Mapping[str, Any], every: float) -> None:
         self.path = None if folder is None else folder / f"{name}.safetensors"
-        self.identity = json.loads(json.dumps(identity))  # as it will be read back
+        self.identity = json.loads(json.dumps(identity))  # in the form in which it will be read back
         self.every = every
-        self._due = time.monotonic() + every
+        self._next_time = time.monotonic() + every
 
     def due(self) -> bool:
-        return self.path is not None and time.monotonic() >= self._due
+        """Whether it is time to save."""
+        return self.path is not None and time.monotonic() >= self._next_time
 
     def save(self, module: nn.Module, optimiser: Adam, progress: Mapping[str, Any]) -> None:
-        """Write where training stands; `progress` is whatever JSON it wants back."""
+        """Write the state of a training. `progress` is JSON that `restore` returns; it has the key `step`."""
         if self.path is None:
             return
+
         start = time.monotonic()
         header = {"identity": self.identity, "progress": dict(progress)}
         with atomic_file(self.path) as part:
             save_file(_tensors(module, optimiser), part, {"training": json.dumps(header)})
+
         now = time.monotonic()
-        self._due = now + max(self.every, (now - start) / SHARE_OF_TIME)
+        pause = (now - start) / MAX_SHARE_OF_TIME
+        self._next_time = now + max(self.every, pause)
 
     def restore(self, module: nn.Module, optimiser: Adam) -> dict[str, Any] | None:
-        """Load what was saved and return its `progress`; None where there is nothing of this training to load."""
+        """Load the saved state and return its `progress`; None if there is no checkpoint of this training.
+
+        A file that cannot be read counts as no checkpoint: training then starts from the beginning.
+        """
         if self.path is None or not self.path.exists():
             return None
-        tensors = _tensors(module, optimiser)
         try:
-            with safe_open(self.path, "pt") as file:
-                header = json.loads((file.metadata() or {}).get("training", "{}"))
-                names = list(file.keys())
-                shapes = {name: file.get_slice(name).get_shape() for name in names}
-                if header.get("identity") != self.identity or shapes != {n: [*t.shape] for n, t in tensors.items()}:
-                    return None
-                with torch.no_grad():
-                    for name, t in tensors.items():
-                        t.copy_(file.get_tensor(name))
+            progress = self._load(self.path, _tensors(module, optimiser))
         except (SafetensorError, OSError, ValueError):
-            return None  # not a checkpoint of ours: training simply starts from the beginning
+            return None
+
+        if progress is not None:
+            optimiser.steps = progress["step"]
+        return progress
+
+    def _load(self, path: Path, tensors: Mapping[str, Tensor]) -> dict[str, Any] | None:
+        """Copy the saved tensors into those of this training, unless the file belongs to another one."""
+        with safe_open(path, "pt") as file:
+            metadata = file.metadata() or {}
+            header = json.loads(metadata.get("training", "{}"))
+            if header.get("identity") != self.identity:
+                return None
+
+            saved_names = list(file.keys())
+            saved_shapes = {name: file.get_slice(name).get_shape() for name in saved_names}
+            if saved_shapes != {name: list(tensor.shape) for name, tensor in tensors.items()}:
+                return None
+
+            with torch.no_grad():
+                for name, tensor in tensors.items():
+                    tensor.copy_(file.get_tensor(name))
+
         progress: dict[str, Any] = header["progress"]
-        optimiser.steps = progress["step"]
         return progress
 
 
 def _tensors(module: nn.Module, optimiser: Adam) -> dict[str, Tensor]:
-    """Every tensor that a continued training needs, once: tables shared by several parts have several names."""
+    """Return every tensor that a continued training needs.
+
+    A table that several parts share has several names; it is listed under the first one.
+    """
     seen: set[int] = set()
     tensors: dict[str, Tensor] = {}
-    for name, t in module.state_dict(keep_vars=True).items():
-        if id(t) not in seen:
-            seen.add(id(t))
-            tensors[f"module.{name}"] = t.detach()
-    tensors.update((f"adam.{name}", t) for name, t in optimiser.state().items())
+    for name, tensor in module.state_dict(keep_vars=True).items():
+        if id(tensor) not in seen:
+            seen.add(id(tensor))
+            tensors[f"module.{name}"] = tensor.detach()
+
+    for name, moment in optimiser.state().items():
+        tensors[f"adam.{name}"] = moment
     return tensors

@@ -1,4 +1,4 @@
-"""Which device trains, and in which precision."""
+"""The device that trains, and the precision of its matrix products."""
 
 from __future__ import annotations
 
@@ -10,34 +10,60 @@ import torch
 from xcbench.errors import InputError
 
 
-def resolve_device(wanted: str = "auto") -> torch.device:
-    """`auto` is the GPU where there is one. Under torchrun each process takes the GPU of its local rank."""
-    if wanted == "auto":
-        wanted = "cuda" if torch.cuda.is_available() else "cpu"
+def resolve_device(requested: str = "auto") -> torch.device:
+    """Return the device that `requested` names on this machine, or raise an `InputError` that says what is wrong.
+
+    Parameters
+    ----------
+    requested
+        `cpu`, `cuda`, `cuda:N`, or `auto`: the GPU if torch finds one, else the CPU. `cuda` without a number is the
+        GPU of this process's local rank under torchrun, and the first GPU otherwise.
+    """
+    if requested == "auto":
+        requested = "cuda" if torch.cuda.is_available() else "cpu"
+
     try:
-        device = torch.device(wanted)
+        device = torch.device(requested)
     except (RuntimeError, ValueError):
-        raise InputError(f"unknown device {wanted!r}; expected auto, cpu, cuda or cuda:0, cuda:1, ...") from None
-    if device.type not in ("cpu", "cuda"):
-        raise InputError(f"cannot train on {device.type!r}; expected auto, cpu or cuda")
-    if device.type == "cuda":
-        if not torch.cuda.is_available():
-            raise InputError(f"device {wanted!r} was asked for, but torch finds no GPU")
-        if ":" not in wanted:
-            device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)))
-    return device
+        raise InputError(f"unknown device {requested!r}; expected auto, cpu, cuda or cuda:N") from None
+
+    if device.type == "cpu":
+        return device
+    if device.type != "cuda":
+        raise InputError(f"device {requested!r}: cannot train on {device.type}; expected auto, cpu, cuda or cuda:N")
+    return _gpu(device, requested)
+
+
+def _gpu(device: torch.device, requested: str) -> torch.device:
+    """Return a GPU with its number, after checking that this machine has it."""
+    if not torch.cuda.is_available():
+        raise InputError(f"device {requested!r}: torch finds no GPU on this machine")
+
+    if ":" in requested:
+        index = device.index
+    else:
+        index = int(os.environ.get("LOCAL_RANK", 0))
+
+    count = torch.cuda.device_count()
+    if index >= count:
+        raise InputError(f"device {requested!r}: there is no GPU {index}, torch finds {count} (numbered from 0)")
+    return torch.device("cuda", index)
 
 
 def autocast(precision: str, device: torch.device) -> contextlib.AbstractContextManager[object]:
-    """bfloat16 for matrix products where it pays (`auto`: on GPUs that have it), else float32 throughout.
+    """Return the context in which a training step runs: bfloat16 matrix products, or float32 throughout.
 
-    float16 is not offered: the mean over points and labels makes gradients of 1e-8, below its range.
+    `auto` takes bfloat16 on GPUs that support it. float16 is not offered: the mean over points and labels makes
+    gradients of 1e-8, which is below its range.
     """
     if precision not in ("auto", "float32", "bfloat16"):
         raise InputError(f"unknown precision {precision!r}; expected auto, float32 or bfloat16")
     if precision == "bfloat16" and device.type == "cpu":
         raise InputError("bfloat16 is for GPUs; on a CPU our kernels work in float32")
-    if precision == "auto":
-        fast = device.type == "cuda" and torch.cuda.is_bf16_supported()
-        precision = "bfloat16" if fast else "float32"
-    return torch.autocast(device.type, torch.bfloat16) if precision == "bfloat16" else contextlib.nullcontext()
+
+    if precision == "auto" and device.type == "cuda" and torch.cuda.is_bf16_supported():
+        precision = "bfloat16"
+
+    if precision == "bfloat16":
+        return torch.autocast(device.type, torch.bfloat16)
+    return contextlib.nullcontext()

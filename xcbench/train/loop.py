@@ -1,4 +1,4 @@
-"""The one training loop: any module with a loss, any points, one Adam, any schedule."""
+"""The training loop: any module with a loss, any points, Adam, and a learning-rate schedule."""
 
 from __future__ import annotations
 
@@ -14,19 +14,20 @@ import torch
 from torch import Tensor, nn
 
 from xcbench.errors import InputError, XCBenchError
-from xcbench.kernels.parallel import Longs
+from xcbench.kernels.arrays import Longs
+from xcbench.kernels.memory import MemoryEstimate
 from xcbench.nn import Adam, LabelBank, TokenEmbeddings
 from xcbench.nn.dropout import next_key, start_step
 from xcbench.train.batches import Batch, Points
 from xcbench.train.checkpoints import Checkpoint
 from xcbench.train.devices import autocast, resolve_device
-from xcbench.train.memory import MemoryEstimate, check_fits, estimate_memory, freed_memory_kept
+from xcbench.train.memory import check_fits, estimate_memory, keep_freed_memory
 from xcbench.train.processes import Processes
 from xcbench.train.progress import Progress
 from xcbench.train.schedules import Schedule
 
 READ_LOSS_EVERY = 50
-"""Steps after which a GPU is asked for the loss; on a CPU it is known, and checked, at every step."""
+"""Steps between two readings of the loss from a GPU. On a CPU it is known, and checked, at every step."""
 
 SMALL_STEP = 2 << 20
 """Bytes that a step works on, below which it runs in one thread."""
@@ -34,26 +35,27 @@ SMALL_STEP = 2 << 20
 
 @runtime_checkable
 class Trainable(Protocol):
-    """All that the loop asks of a module beside being one."""
+    """What the loop needs of a module besides being one."""
 
     def loss(self, batch: Batch) -> Tensor:
-        """A mean over the batch: over its points, unless a method `loss_terms(batch)` counts something else."""
+        """Return a mean over the batch: over its points, unless a method `loss_terms(batch)` counts something else."""
 
 
-Begin: TypeAlias = Callable[[nn.Module, Points], None]
-"""What is still to be done to a module that has not learnt yet; a training that goes on from a checkpoint skips it."""
+Initialise: TypeAlias = Callable[[nn.Module, Points], None]
+"""Called before the first step, with the module and the points. A training that continues a checkpoint skips it."""
 
 
 @dataclass(frozen=True)
 class Training:
-    """How long and how fast to learn. Where `steps` is given it decides, else `epochs` does, if that is enough."""
+    """How long and how fast to learn."""
 
     lr: float = 0.01
     batch_size: int = 255
     epochs: int = 20
     min_steps: int = 0
-    """On small data, where `epochs` would be too few updates, training goes on until it has had so many."""
+    """On small data, where `epochs` would be too few updates, training goes on until it has had this many."""
     steps: int | None = None
+    """The exact number of steps. If it is given, `epochs` and `min_steps` do not count."""
     schedule: Schedule = field(default_factory=Schedule)
     beta1: float = 0.9
     beta2: float = 0.999
@@ -61,7 +63,7 @@ class Training:
     label_lr_factor: float = 1.0
     """Multiplies `lr` for the free vectors of labels."""
     block_lr_factor: float = 1.0
-    """Multiplies `lr` for all that is neither a free vector of a label nor the embedding of a token."""
+    """Multiplies `lr` for every parameter that is neither a free vector of a label nor the embedding of a token."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     compile: Literal["auto", "on", "off"] = "auto"
     checkpoint_seconds: float = 60.0
@@ -77,15 +79,19 @@ class Training:
 
 @dataclass(frozen=True)
 class Work:
-    """Where and under which seed to train; a stage of a run offers the same attributes."""
+    """Where and with which seed to train. The work of a method's stage has the same attributes."""
 
     seed: int = 0
     device: str = "auto"
+    """See `resolve_device`."""
     checkpoints: Path | None = None
+    """A folder for checkpoints; None for no checkpoints."""
     log: Callable[[str], None] = print
 
 
 class WorkLike(Protocol):
+    """`Work`, or anything else with its attributes."""
+
     @property
     def seed(self) -> int: ...
     @property
@@ -98,7 +104,7 @@ class WorkLike(Protocol):
 
 @dataclass(frozen=True)
 class TrainReport:
-    """What a training came to; `losses` has the mean of every epoch."""
+    """How a training went. `losses` has the mean loss of every epoch."""
 
     steps: int
     seconds: float
@@ -107,178 +113,271 @@ class TrainReport:
 
 
 @dataclass(frozen=True)
-class _Plan:
-    """Which points each step sees: all of them once an epoch, in an order that follows from (seed, epoch) alone."""
+class _BatchPlan:
+    """Which points each step sees: every point once per epoch, in an order that follows from (seed, epoch) alone."""
 
     points: int
     batch_size: int
     steps: int
     seed: int
 
+    @classmethod
+    def of(cls, points: int, settings: Training, seed: int) -> _BatchPlan:
+        batch_size = min(settings.batch_size, points)
+        if settings.steps is not None:
+            return cls(points, batch_size, settings.steps, seed)
+        steps_per_epoch = -(-points // batch_size)
+        steps = max(settings.epochs * steps_per_epoch, settings.min_steps)
+        return cls(points, batch_size, steps, seed)
+
     @property
     def steps_per_epoch(self) -> int:
         return -(-self.points // self.batch_size)
+
+    @property
+    def epochs(self) -> int:
+        """The number of epochs; the last one may be incomplete."""
+        return self.epoch_of(self.steps - 1) + 1
 
     def epoch_of(self, step: int) -> int:
         return step // self.steps_per_epoch
 
     def end_of_epoch(self, step: int) -> int:
+        """Return the number of the step after the last one of this step's epoch."""
         return min(self.steps, (self.epoch_of(step) + 1) * self.steps_per_epoch)
 
     def order(self, step: int) -> Longs:
-        return np.random.default_rng([self.seed, self.epoch_of(step)]).permutation(self.points)
+        """Return the order of all points in this step's epoch."""
+        generator = np.random.default_rng([self.seed, self.epoch_of(step)])
+        return generator.permutation(self.points)
 
     def rows(self, order: Longs, step: int) -> Longs:
+        """Return the points of a step, given the order of its epoch."""
         first = step % self.steps_per_epoch * self.batch_size
         return order[first : first + self.batch_size]
 
     def points_before(self, step: int) -> int:
-        epochs, rest = divmod(step, self.steps_per_epoch)
-        return epochs * self.points + rest * self.batch_size
+        """Return how many points all earlier steps see."""
+        epochs, steps = divmod(step, self.steps_per_epoch)
+        return epochs * self.points + steps * self.batch_size
 
 
 def train(
-    module: nn.Module, points: Points, settings: Training, work: WorkLike | None = None, name: str = "module",
-    begin: Begin | None = None,
-) -> TrainReport:  # fmt: skip
-    """Train the module in place and leave it in eval mode. `begin` comes before the first step of all.
+    module: nn.Module,
+    points: Points,
+    settings: Training,
+    work: WorkLike | None = None,
+    name: str = "module",
+    initialise: Initialise | None = None,
+) -> TrainReport:
+    """Train a module in place and leave it in eval mode.
 
-    The same seed and threads give the same parameters, bit for bit on a CPU, whether or not the process was killed
-    on the way: it goes on from its last checkpoint in `work.checkpoints`.
+    The same seed and number of threads give the same parameters, bit for bit on a CPU, whether or not the process was
+    killed on the way: training continues from the last checkpoint in `work.checkpoints`.
+
+    Parameters
+    ----------
+    module
+        A module with a method `loss(batch)`.
+    points
+        What it is trained on.
+    settings
+        How long and how fast it learns.
+    work
+        Seed, device, folder for checkpoints, and log; in a method, the work of its stage.
+    name
+        What the module is called in messages, and the name of its checkpoint.
+    initialise
+        Called with the module and the points before the first step.
     """
     work = work or Work()
     if not isinstance(module, Trainable):
         raise TypeError(f"{type(module).__name__} has no loss(batch) to train on")
-    plan = _plan(len(points), settings, work.seed, name)
+    if len(points) == 0:
+        raise InputError(f"{name}: there are no points to train on")
+
+    plan = _BatchPlan.of(len(points), settings, work.seed)
     device = resolve_device(work.device)
-    together = Processes.join()
+    processes = Processes.join()
     estimate = estimate_memory(module, points, plan.batch_size)
     work.log(f"{name}: {plan.steps} steps on {device}, about {estimate}")
     check_fits(estimate, name, device)
-    with freed_memory_kept(), _threads_for(estimate):
-        return _Run(module.to(device), points, settings, plan, device, together, work, name).to_the_end(begin)
+
+    with keep_freed_memory(), _threads_for(estimate):
+        trainer = _Trainer(module.to(device), points, settings, plan, device, processes, work, name)
+        return trainer.run(initialise)
 
 
-def _plan(points: int, settings: Training, seed: int, name: str) -> _Plan:
-    if points == 0:
-        raise InputError(f"{name}: there are no points to train on")
-    batch_size = min(settings.batch_size, points)
-    per_epoch = -(-points // batch_size)
-    steps = max(settings.epochs * per_epoch, settings.min_steps) if settings.steps is None else settings.steps
-    return _Plan(points, batch_size, steps, seed)
-
-
-class _Run:
-    """One training under way."""
+class _Trainer:
+    """The state of one training."""
 
     def __init__(
-        self, module: nn.Module, points: Points, settings: Training, plan: _Plan, device: torch.device,
-        together: Processes, work: WorkLike, name: str,
-    ) -> None:  # fmt: skip
-        self.module, self.points, self.settings, self.plan = module, points, settings, plan
-        self.device, self.together, self.work, self.name = device, together, work, name
-        self.optimiser = Adam(
-            module, settings.lr, (settings.beta1, settings.beta2), settings.eps, _rates(module, settings)
-        )
-        self.loss = _compiled(cast("Trainable", module).loss, settings.compile, device)
-        self.checkpoint = Checkpoint(work.checkpoints, name, _identity(plan, settings), settings.checkpoint_seconds)
-        self.losses: list[float] = []  # means of the finished epochs
-        self.epoch_loss = torch.zeros((), dtype=torch.float64, device=device)  # of the points below, added up
-        self.epoch_points = 0
+        self,
+        module: nn.Module,
+        points: Points,
+        settings: Training,
+        plan: _BatchPlan,
+        device: torch.device,
+        processes: Processes,
+        work: WorkLike,
+        name: str,
+    ) -> None:
+        self.module = module
+        self.points = points
+        self.settings = settings
+        self.plan = plan
+        self.device = device
+        self.processes = processes
+        self.work = work
+        self.name = name
 
-    def to_the_end(self, begin: Begin | None) -> TrainReport:
-        plan, step = self.plan, self._resume()
-        if step == 0 and begin is not None:
-            begin(self.module, self.points)
+        self.loss = _compiled(cast("Trainable", module).loss, settings.compile, device)
+        self.optimiser = Adam(
+            module,
+            lr=settings.lr,
+            betas=(settings.beta1, settings.beta2),
+            eps=settings.eps,
+            lr_factors=_lr_factors(module, settings),
+        )
+        self.checkpoint = Checkpoint(
+            work.checkpoints,
+            name,
+            identity=_identity(plan, settings),
+            every=settings.checkpoint_seconds,
+        )
+
+        self.losses: list[float] = []  # the mean loss of each finished epoch
+        self.epoch_loss = torch.zeros((), dtype=torch.float64, device=device)  # sum over the points of this epoch
+        self.epoch_points = 0
+        self.mean_loss = math.nan  # of this epoch's points, as last read from the device
+
+    def run(self, initialise: Initialise | None) -> TrainReport:
+        plan = self.plan
+        step = self._resume()
+        if step == 0 and initialise is not None:
+            initialise(self.module, self.points)
         self.module.train()
-        self.together.broadcast_parameters(self.module)
-        total, done = plan.points_before(plan.steps), plan.points_before(step)
-        with Progress(self.name, total, done, self.work.log, self.together.rank == 0) as progress:
+        self.processes.broadcast_parameters(self.module)
+
+        with Progress(
+            self.name,
+            total=plan.points_before(plan.steps),
+            done=plan.points_before(step),
+            log=self.work.log,
+            shown=self.processes.rank == 0,
+        ) as progress:
             while step < plan.steps:
-                order, end = plan.order(step), plan.end_of_epoch(step)
-                while step < end:
-                    rows = plan.rows(order, step)
-                    self._step(step, rows)
-                    step += 1
-                    if self.device.type == "cpu" or step % READ_LOSS_EVERY == 0 or step == end:
-                        self._check_loss(step - 1)
-                    progress.advance(len(rows), self.mean_loss)
-                    if self.together.rank == 0 and self.checkpoint.due():
-                        self._save(step)
-                self.losses.append(self.mean_loss)
-                self.epoch_loss.zero_()
-                self.epoch_points = 0
+                self._train_epoch(step, progress)
+                step = plan.end_of_epoch(step)
+
         self._check_parameters()
         self.module.eval()
         return TrainReport(plan.steps, progress.seconds, progress.points_per_second, tuple(self.losses))
 
-    def _step(self, step: int, rows: Longs) -> None:
-        mine, first, counts = self.together.share(rows)
-        start_step(self.work.seed, step, first)
+    def _train_epoch(self, first_step: int, progress: Progress) -> None:
+        """Train from a step to the end of its epoch."""
+        order = self.plan.order(first_step)
+        end = self.plan.end_of_epoch(first_step)
+        for step in range(first_step, end):
+            rows = self.plan.rows(order, step)
+            self._train_step(step, rows)
+
+            done = step + 1
+            if self.device.type == "cpu" or done % READ_LOSS_EVERY == 0 or done == end:
+                self._read_loss(step)
+            progress.advance(len(rows), self.mean_loss)
+            if self.processes.rank == 0 and self.checkpoint.due():
+                self._save(done)
+
+        self.losses.append(self.mean_loss)
+        self.epoch_loss.zero_()
+        self.epoch_points = 0
+
+    def _train_step(self, step: int, rows: Longs) -> None:
+        shard, offset, counts = self.processes.shard(rows)
+        start_step(self.work.seed, step, offset)
         key = next_key()
         _seed_torch(key, self.device)
-        batch = self.points.cut(mine, key, self.device)
+
+        batch = self.points.cut(shard, key, self.device)
         with autocast(self.settings.precision, self.device):
             loss = self.loss(batch)
-        if self.together.count > 1:
-            terms = _terms(self.module, batch) if counts else 0.0
-            loss = loss * (terms / float(self.together.sum_over_ranks(terms)))
+        if self.processes.count > 1:
+            loss = loss * self._weight_of_shard(batch, counts)
         loss.backward()  # type: ignore[no-untyped-call]
-        self.together.add_gradients(self.module, counts)
+        self.processes.all_reduce_gradients(self.module, counts)
+
         self.optimiser.lr = self.settings.lr * self.settings.schedule.factor(step, self.plan.steps)
         self.optimiser.step()
-        self.epoch_loss += self.together.sum_over_ranks(loss) * len(rows)
+        self.epoch_loss += self.processes.sum_over_ranks(loss) * len(rows)
         self.epoch_points += len(rows)
 
-    def _check_loss(self, step: int) -> None:
+    def _weight_of_shard(self, batch: Batch, counts: bool) -> float:
+        """Return this rank's share of the terms that the loss of the whole batch is the mean of."""
+        terms = _loss_terms(self.module, batch) if counts else 0.0
+        return terms / float(self.processes.sum_over_ranks(terms))
+
+    def _read_loss(self, step: int) -> None:
+        """Update the mean loss, and raise an error if it is not finite."""
         self.mean_loss = self.epoch_loss.item() / self.epoch_points
         if not math.isfinite(self.mean_loss):
             raise self._diverged("the loss", step)
 
     def _check_parameters(self) -> None:
-        for name, p in self.module.named_parameters():
-            if not torch.isfinite(p.detach().sum()):
+        for name, parameter in self.module.named_parameters():
+            if not torch.isfinite(parameter.detach().sum()):
                 raise self._diverged(f"parameter {name}", self.plan.steps - 1)
 
     def _diverged(self, what: str, step: int) -> XCBenchError:
-        epochs = self.plan.epoch_of(self.plan.steps - 1) + 1
+        epoch = self.plan.epoch_of(step) + 1
         return XCBenchError(
             f"{self.name}: {what} is no longer a finite number at step {step + 1} of {self.plan.steps} "
-            f"(epoch {self.plan.epoch_of(step) + 1} of {epochs}); "
+            f"(epoch {epoch} of {self.plan.epochs}); "
             f"a lower learning rate than {self.settings.lr:g} may help"
         )
 
     def _save(self, step: int) -> None:
-        self._check_loss(step - 1)
-        progress = {"step": step, "losses": self.losses, "loss": self.epoch_loss.item(), "points": self.epoch_points}
+        """Save a checkpoint, after so many steps."""
+        self._read_loss(step - 1)
+        progress = {
+            "step": step,
+            "losses": self.losses,
+            "loss": self.epoch_loss.item(),
+            "points": self.epoch_points,
+        }
         self.checkpoint.save(self.module, self.optimiser, progress)
 
     def _resume(self) -> int:
-        saved = self.checkpoint.restore(self.module, self.optimiser)
-        if saved is None:
+        """Load the checkpoint, if there is one. Returns the step to continue with."""
+        progress = self.checkpoint.restore(self.module, self.optimiser)
+        if progress is None:
             return 0
-        self.losses = list(saved["losses"])
-        self.epoch_loss.fill_(saved["loss"])
-        self.epoch_points = saved["points"]
-        self.work.log(f"{self.name}: goes on from step {saved['step']}")
-        return int(saved["step"])
+
+        step = int(progress["step"])
+        self.losses = list(progress["losses"])
+        self.epoch_loss.fill_(progress["loss"])
+        self.epoch_points = progress["points"]
+        self.work.log(f"{self.name}: goes on from step {step}")
+        return step
 
 
-def _rates(module: nn.Module, settings: Training) -> dict[str, float]:
-    """The share of the learning rate that each parameter gets."""
-    tables = {
-        id(part.weight): 1.0 if isinstance(part, TokenEmbeddings) else settings.label_lr_factor
-        for part in module.modules()
-        if isinstance(part, TokenEmbeddings) or (isinstance(part, LabelBank) and part.weight.dim() == 2)
-    }
-    return {name: tables.get(id(p), settings.block_lr_factor) for name, p in module.named_parameters()}
+def _lr_factors(module: nn.Module, settings: Training) -> dict[str, float]:
+    """Return what the learning rate of each parameter is multiplied by."""
+    of_tables: dict[int, float] = {}
+    for part in module.modules():
+        if isinstance(part, TokenEmbeddings):
+            of_tables[id(part.weight)] = 1.0
+        elif isinstance(part, LabelBank) and part.weight.dim() == 2:
+            of_tables[id(part.weight)] = settings.label_lr_factor
+
+    return {name: of_tables.get(id(p), settings.block_lr_factor) for name, p in module.named_parameters()}
 
 
 @contextlib.contextmanager
 def _threads_for(estimate: MemoryEstimate) -> Iterator[None]:
-    """One thread where steps are so small that waiting for a second would take longer than its share of the work."""
+    """Use one thread where steps are so small that waking a second one takes longer than its share of the work."""
     threads = torch.get_num_threads()
-    if estimate.step < SMALL_STEP:
+    if estimate["a step"] < SMALL_STEP:
         torch.set_num_threads(1)
     try:
         yield
@@ -287,28 +386,32 @@ def _threads_for(estimate: MemoryEstimate) -> Iterator[None]:
 
 
 def _seed_torch(key: int, device: torch.device) -> None:
-    """For modules that draw from torch itself. (`torch.manual_seed` would walk the stack at every step.)"""
-    torch.default_generator.manual_seed(key)
+    """Seed torch's generators, for modules that draw from them."""
+    torch.default_generator.manual_seed(key)  # `torch.manual_seed` would inspect the call stack at every step
     if device.type == "cuda":
         torch.cuda.manual_seed(key)
 
 
-def _terms(module: nn.Module, batch: Batch) -> float:
-    """Over how many terms the module's loss is a mean: what a part of a batch counts against the others."""
+def _loss_terms(module: nn.Module, batch: Batch) -> float:
+    """Return the number of terms that the module's loss is the mean of."""
     count: Callable[[Batch], float] | None = getattr(module, "loss_terms", None)
-    return float(len(batch.rows)) if count is None else count(batch)
+    if count is None:
+        return float(len(batch.rows))
+    return count(batch)
 
 
-def _identity(plan: _Plan, settings: Training) -> dict[str, Any]:
-    """What must be equal for a checkpoint to be continued."""
-    kept = {k: v for k, v in asdict(settings).items() if k not in ("checkpoint_seconds", "compile")}
-    return {"plan": asdict(plan), "settings": kept}
+def _identity(plan: _BatchPlan, settings: Training) -> dict[str, Any]:
+    """Return what must be equal for a checkpoint to be continued."""
+    relevant = asdict(settings)
+    del relevant["checkpoint_seconds"]
+    del relevant["compile"]
+    return {"plan": asdict(plan), "settings": relevant}
 
 
-def _compiled(loss: Callable[[Batch], Tensor], wanted: str, device: torch.device) -> Callable[[Batch], Tensor]:
-    """torch.compile pays on GPUs; on a CPU our kernels are compiled already."""
-    if wanted not in ("auto", "on", "off"):
-        raise InputError(f"compile is auto, on or off, got {wanted!r}")
-    if wanted == "on" or (wanted == "auto" and device.type == "cuda"):
+def _compiled(loss: Callable[[Batch], Tensor], requested: str, device: torch.device) -> Callable[[Batch], Tensor]:
+    """Compile a loss with torch if requested; `auto` does so on GPUs. On a CPU our kernels are compiled already."""
+    if requested not in ("auto", "on", "off"):
+        raise InputError(f"compile is auto, on or off, got {requested!r}")
+    if requested == "on" or (requested == "auto" and device.type == "cuda"):
         return torch.compile(loss, dynamic=True)
     return loss

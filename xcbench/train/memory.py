@@ -1,4 +1,4 @@
-"""How much memory a training will need, and how to stop the allocator from giving it back between steps."""
+"""How much memory a training will need, and how to keep the allocator from giving it back between steps."""
 
 from __future__ import annotations
 
@@ -6,125 +6,178 @@ import contextlib
 import ctypes
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import psutil
+import scipy.sparse as sp
 import torch
 from torch import nn
 
 from xcbench.data import Dataset
 from xcbench.errors import XCBenchError
-from xcbench.kernels.sparse_rows import SparseRows
+from xcbench.kernels.csr import SparseRows
+from xcbench.kernels.memory import MemoryEstimate, binary_size
 from xcbench.nn import LabelBank
-from xcbench.train.batches import Points
+from xcbench.train.batches import Batch, Points
 
 WORKING_COPIES = 10
-"""How many tables of (labels of a step) x D live at once between forward and backward pass: as measured for DECAF."""
+"""Tables of (labels of a step) x D that exist at once between forward and backward pass, as measured for DECAF."""
 
-
-@dataclass(frozen=True)
-class MemoryEstimate:
-    """Bytes by what they are for."""
-
-    parameters: int
-    moments: int
-    gradients: int
-    step: int
-    data: int
-
-    @property
-    def total(self) -> int:
-        return self.parameters + self.moments + self.gradients + self.step + self.data
-
-    def __str__(self) -> str:
-        parts = {
-            "parameters": self.parameters,
-            "Adam": self.moments,
-            "gradients": self.gradients,
-            "a step": self.step,
-            "data": self.data,
-        }
-        return f"{_size(self.total)} ({', '.join(f'{what} {_size(n)}' for what, n in parts.items())})"
+# The numbers of these parameters in glibc's malloc.h, and glibc's defaults.
+_M_MMAP_MAX = -4
+_M_TRIM_THRESHOLD = -1
+_DEFAULT_MMAP_MAX = 65536
+_DEFAULT_TRIM_THRESHOLD = 128 * 1024
 
 
 def estimate_memory(module: nn.Module, points: Points, batch_size: int) -> MemoryEstimate:
-    """What training the module on the points will take; a batch is cut to see how many labels a step touches."""
+    """Return what training will take. One batch is cut, to see how many labels a step touches.
+
+    Parameters
+    ----------
+    module
+        The module to train.
+    points
+        What it is trained on.
+    batch_size
+        Points per step.
+    """
     batch = points.cut(np.arange(min(batch_size, len(points))))
-    labels = batch.targets.width if batch.shortlists is None else len(batch.shortlists.labels)
-    banks = {id(m.weight) for m in module.modules() if isinstance(m, LabelBank)} if batch.shortlists else set()
-    trained = [p for p in module.parameters() if p.requires_grad]
-    dim = max((p.shape[-1] for p in trained if p.ndim == 2), default=1)
+    trained = [parameter for parameter in module.parameters() if parameter.requires_grad]
+    sparse = _with_sparse_gradients(module, batch)
+    dim = max((parameter.shape[-1] for parameter in trained if parameter.ndim == 2), default=1)
     return MemoryEstimate(
-        parameters=sum(t.nbytes for t in (*module.parameters(), *module.buffers())),
-        moments=2 * sum(p.nbytes for p in trained),
-        gradients=sum(p.nbytes for p in trained if id(p) not in banks),
-        step=4 * WORKING_COPIES * dim * (labels + len(batch.rows)),
-        data=_bytes(points.X) + _bytes(points.targets) + (points.candidates.groups.nbytes if points.candidates else 0),
+        {
+            "parameters": sum(tensor.nbytes for tensor in (*module.parameters(), *module.buffers())),
+            "Adam": 2 * sum(parameter.nbytes for parameter in trained),
+            "gradients": sum(parameter.nbytes for parameter in trained if id(parameter) not in sparse),
+            "a step": 4 * WORKING_COPIES * dim * (_label_count(batch) + len(batch.rows)),
+            "data": _bytes_of_points(points),
+        }
     )
 
 
-def cascade_memory(
-    data: Dataset, dim: int, clusters: int, candidates: int, listed: int, batch_size: int, frozen: bool = False
-) -> int:
-    """Bytes that training a method like DECAF adds at its peak, from shapes alone: before there is a module to ask.
+def _with_sparse_gradients(module: nn.Module, batch: Batch) -> set[int]:
+    """Return the ids of the tables of which a step touches only some rows: label banks, if there are shortlists."""
+    if batch.shortlists is None:
+        return set()
+    return {id(part.weight) for part in module.modules() if isinstance(part, LabelBank)}
 
-    Modules I and II rank all clusters; the last one ranks the labels that the shortlists of a batch have together,
-    each of so many candidates and kept as a list of so many numbers. What is learnt counts four times (itself, its
-    gradient, two moments), but free vectors of labels three times: few have a gradient.
+
+def _label_count(batch: Batch) -> int:
+    if batch.shortlists is None:
+        return batch.targets.width
+    return len(batch.shortlists.labels)
+
+
+def _bytes_of_points(points: Points) -> int:
+    total = _bytes_of(points.X) + _bytes_of(points.targets)
+    if points.candidates is not None:
+        total += points.candidates.groups.nbytes
+    return total
+
+
+def _bytes_of(part: SparseRows | torch.Tensor | sp.csr_array) -> int:
+    if isinstance(part, torch.Tensor):
+        return part.nbytes
+    return int(part.indptr.nbytes + part.indices.nbytes + part.data.nbytes)
+
+
+def cascade_memory(
+    data: Dataset,
+    dim: int,
+    clusters: int,
+    candidates: int,
+    listed: int,
+    batch_size: int,
+    frozen: bool = False,
+) -> int:
+    """Return the bytes that training a method like DECAF adds at its peak, from shapes alone, before there is a module.
+
+    Modules I and II rank all clusters. The last module ranks the union of the shortlists of a batch. What is learnt
+    counts four times: itself, its gradient and two moments. Free vectors of labels count three times, since few of them
+    have a gradient.
+
+    Parameters
+    ----------
+    data
+        The dataset.
+    dim
+        D, the length of a vector.
+    clusters
+        The number of clusters.
+    candidates
+        Candidates per point in the last module.
+    listed
+        Numbers per point that are stored to list these candidates.
+    batch_size
+        Points per step.
+    frozen
+        Whether token embeddings stay fixed after Module I.
     """
-    N, L, row = len(data.train), data.label_count, 4 * dim
-    batch, E, step = min(batch_size, N), row * data.feature_count, WORKING_COPIES * row
-    tokens = E if frozen else 4 * E
-    first = 4 * E + step * (clusters + batch)
-    second = tokens + 4 * row * clusters + step * (clusters + batch)
-    last = tokens + 3 * row * L + step * (min(L, batch * candidates) + batch) + 4 * N * listed
-    kept = 3 * E + row * (clusters + L)  # what earlier stages leave behind, and the classifiers in the end
-    held = sum(M.data.nbytes + M.indices.nbytes + M.indptr.nbytes for M in (data.train.X, data.train.Y))
-    return max(first, second, last) + kept + held + 2 * row * N  # points as vectors: E x, and encoded
+    N = len(data.train)
+    L = data.label_count
+    batch = min(batch_size, N)
+    vector = 4 * dim
+    work_per_row = WORKING_COPIES * vector
+
+    E = vector * data.feature_count
+    E_in_training = E if frozen else 4 * E
+    rows_of_clusters = clusters + batch
+    rows_of_labels = min(L, batch * candidates) + batch
+
+    first_module = 4 * E + work_per_row * rows_of_clusters
+    second_module = E_in_training + 4 * vector * clusters + work_per_row * rows_of_clusters
+    last_module = E_in_training + 3 * vector * L + work_per_row * rows_of_labels + 4 * N * listed
+
+    outputs = 3 * E + vector * (clusters + L)  # what earlier stages leave behind, and the final classifiers
+    sparse_data = _bytes_of(data.train.X) + _bytes_of(data.train.Y)
+    dense_points = 2 * vector * N  # E x, and encoded
+    return max(first_module, second_module, last_module) + outputs + sparse_data + dense_points
 
 
 def check_fits(estimate: MemoryEstimate, name: str, device: torch.device) -> None:
-    """Say at once that a training cannot fit, instead of dying of it later. Data is in memory already."""
-    on_gpu = device.type == "cuda"
-    free = torch.cuda.mem_get_info(device)[0] if on_gpu else psutil.virtual_memory().available
-    needed = estimate.total - estimate.data
+    """Raise an error if a training needs more memory than is free. Its data is in memory already."""
+    if device.type == "cuda":
+        free = torch.cuda.mem_get_info(device)[0]
+    else:
+        free = psutil.virtual_memory().available
+
+    needed = estimate.total - estimate["data"]
     if needed > free:
         raise XCBenchError(
-            f"{name} needs about {_size(needed)} more memory on {device}, and {_size(free)} are free: {estimate}; "
+            f"{name} needs about {binary_size(needed)} more memory on {device}, "
+            f"and {binary_size(free)} are free: {estimate}; "
             f"a smaller dimension or batch needs less"
         )
 
 
 @contextlib.contextmanager
-def freed_memory_kept() -> Iterator[None]:
-    """Have glibc keep freed blocks for the next step instead of returning them to the system.
+def keep_freed_memory() -> Iterator[None]:
+    """Make glibc keep freed blocks for the next step instead of returning them to the system.
 
-    A fresh block of some megabytes costs a page fault every 4 kB: more than the arithmetic that fills it.
+    A fresh block of some megabytes costs a page fault per 4 kB, which takes longer than the arithmetic that fills it.
     """
-    if not sys.platform.startswith("linux"):
+    libc = _glibc()
+    if libc is None:
         yield
         return
-    mmap_max, trim_threshold = -4, -1  # numbers of glibc's malloc.h
-    libc = ctypes.CDLL(None)
-    if not hasattr(libc, "mallopt") or not hasattr(libc, "malloc_trim"):
-        yield
-        return
-    libc.mallopt(mmap_max, 0)
-    libc.mallopt(trim_threshold, 2**31 - 1)
+
+    libc.mallopt(_M_MMAP_MAX, 0)
+    libc.mallopt(_M_TRIM_THRESHOLD, 2**31 - 1)
     try:
         yield
     finally:
-        libc.mallopt(mmap_max, 65536)  # glibc's own defaults
-        libc.mallopt(trim_threshold, 128 * 1024)
+        libc.mallopt(_M_MMAP_MAX, _DEFAULT_MMAP_MAX)
+        libc.mallopt(_M_TRIM_THRESHOLD, _DEFAULT_TRIM_THRESHOLD)
         libc.malloc_trim(0)
 
 
-def _bytes(part: SparseRows | torch.Tensor) -> int:
-    if isinstance(part, SparseRows):
-        return part.starts.nbytes + part.columns.nbytes + part.values.nbytes
-    return part.nbytes
-
-
-def _size(number: int) -> str:
-    return f"{number / 2**30:.1f} GiB" if number >= 2**30 else f"{number / 2**20:.0f} MiB"
+def _glibc() -> ctypes.CDLL | None:
+    """Return the C library, if it is glibc."""
+    if not sys.platform.startswith("linux"):
+        return None
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "mallopt") and hasattr(libc, "malloc_trim"):
+        return libc
+    return None

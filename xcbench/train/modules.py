@@ -1,4 +1,4 @@
-"""How a method's modules are trained on data of any size: what Astec, DECAF and ECLARE share of it."""
+"""How the modules of Astec, DECAF and ECLARE are trained on data of any size."""
 
 from __future__ import annotations
 
@@ -21,10 +21,39 @@ class ModuleConfig:
 
 
 def scaled_training(lr: float, epochs: int, min_steps: int) -> Training:
-    """Counted in epochs, or in steps where those would be too few updates."""
-    return Training(lr, 256, epochs, min_steps, schedule=Schedule("linear", warmup=0.1))
+    """Return settings for data of any size: so many epochs, but on small data at least so many steps.
+
+    Parameters
+    ----------
+    lr
+        The learning rate. It rises for a tenth of the training and then falls, both in straight lines.
+    epochs
+        How often each point is seen, if this gives enough steps.
+    min_steps
+        The smallest number of steps.
+    """
+    return Training(
+        lr=lr,
+        batch_size=256,
+        epochs=epochs,
+        min_steps=min_steps,
+        schedule=Schedule("linear", warmup=0.1),
+    )
 
 
 def official_training(lr: float, epochs: int) -> Training:
-    """As the authors of DECAF and ECLARE train every module: the rate is halved at half time."""
-    return Training(lr, 255, epochs, schedule=halving_after(epochs // 2, epochs))
+    """Return the settings with which the authors of DECAF and ECLARE train every module: `lr` is halved at half time.
+
+    Parameters
+    ----------
+    lr
+        The learning rate.
+    epochs
+        How often each point is seen.
+    """
+    return Training(
+        lr=lr,
+        batch_size=255,
+        epochs=epochs,
+        schedule=halving_after(epochs // 2, epochs),
+    )

@@ -1,4 +1,4 @@
-"""Data-parallel training: processes that `torchrun` started share every batch and add up their gradients."""
+"""Data-parallel training: the processes that `torchrun` started split every batch and all-reduce their gradients."""
 
 from __future__ import annotations
 
@@ -11,109 +11,158 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from xcbench.kernels.parallel import Longs
+from xcbench.kernels.arrays import Longs
 from xcbench.nn import TokenEmbeddings
 from xcbench.ranks import process_count
 
-PATIENCE = timedelta(days=7)
-"""While the first process predicts and writes, the others wait. If it dies, `torchrun` ends them; no clock need."""
+TIMEOUT = timedelta(days=7)
+"""How long an operation waits for the other ranks.
+
+While rank 0 predicts and writes, the others wait, and that may take long. If it dies, `torchrun` ends the others, so no
+short timeout is needed.
+"""
 
 
 @dataclass(frozen=True)
 class Processes:
-    """This process among its equals; alone, every operation here does nothing."""
+    """This process within the process group. With a single process, every operation here does nothing."""
 
     rank: int = 0
     count: int = 1
 
     @classmethod
     def join(cls) -> Processes:
-        """Meet the others, if `torchrun` (or anybody who sets its variables) started any."""
+        """Join the process group if `torchrun` (or whoever sets its variables) started several processes."""
         if not dist.is_available() or process_count() == 1:
             return cls()
+
         if not dist.is_initialized():
-            dist.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo", timeout=PATIENCE)
+            backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
+            dist.init_process_group(backend, timeout=TIMEOUT)
             # Left to the interpreter's end, the group's threads may still run when they are torn down, and it aborts.
-            atexit.register(_leave)
+            atexit.register(_destroy_process_group)
+
         return cls(dist.get_rank(), dist.get_world_size())
 
-    def share(self, rows: Longs) -> tuple[Longs, int, bool]:
-        """This process's part of a batch, where in the batch it begins, and whether it counts.
+    def shard(self, rows: Longs) -> tuple[Longs, int, bool]:
+        """Return this rank's shard of a batch, its offset within the batch, and whether it counts.
 
-        A process for which nothing is left works on a point that does not count, so that it has gradients to send.
+        Where a batch has fewer points than there are ranks, some ranks get no shard. Such a rank works on the first
+        point, so that it has gradients to send, but its result does not count.
         """
         bounds = np.linspace(0, len(rows), self.count + 1).astype(np.int64)
-        first, last = bounds[self.rank], bounds[self.rank + 1]
-        if first == last:
+        begin = bounds[self.rank]
+        end = bounds[self.rank + 1]
+
+        if begin == end:
             return rows[:1], 0, False
-        return rows[first:last], int(first), True
+        return rows[begin:end], int(begin), True
 
     def sum_over_ranks(self, number: float | Tensor) -> Tensor:
-        """The sum of a number over all processes."""
+        """Return the sum of a number over all ranks."""
         total = torch.as_tensor(number, dtype=torch.float64).detach().clone()
         if self.count > 1:
             dist.all_reduce(total)
         return total
 
-    def broadcast(self, word: bool) -> bool:
-        """The first process's word, in all of them."""
-        said = torch.tensor(word)
+    def broadcast(self, flag: bool) -> bool:
+        """Return the flag of rank 0 on all ranks."""
+        flag_of_rank_0 = torch.tensor(flag)
         if self.count > 1:
-            dist.broadcast(said, 0)
-        return bool(said)
+            dist.broadcast(flag_of_rank_0, 0)
+        return bool(flag_of_rank_0)
 
     def barrier(self) -> None:
-        """Wait until all are here."""
+        """Wait until all ranks are here."""
         self.sum_over_ranks(0)
 
     @torch.no_grad()
     def broadcast_parameters(self, module: nn.Module) -> None:
-        """Give every process the parameters and buffers of the first."""
-        if self.count > 1:
-            for t in (*module.parameters(), *module.buffers()):
-                dist.broadcast(t, 0)
-
-    @torch.no_grad()
-    def add_gradients(self, module: nn.Module, counts: bool) -> None:
-        """Replace every gradient by its sum over all processes. Rows that only a point without weight met are left."""
+        """Copy the parameters and buffers of rank 0 to all ranks."""
         if self.count == 1:
             return
-        dense: list[Tensor] = []
-        for p in module.parameters():
-            if p.grad is not None and p.grad.is_sparse:
-                p.grad = self._gathered(p.grad, counts)
-            elif p.grad is not None:
-                dense.append(p.grad)
-        if dense:
-            flat = torch.cat([g.reshape(-1) for g in dense])
-            dist.all_reduce(flat)
-            for g, part in zip(dense, torch.split(flat, [g.numel() for g in dense]), strict=True):
-                g.copy_(part.view_as(g))
-        for m in module.modules():
-            if isinstance(m, TokenEmbeddings):
-                touched = m.touched.to(torch.uint8) * counts
-                dist.all_reduce(touched, dist.ReduceOp.MAX)
-                m.touched.copy_(touched)
 
-    def _gathered(self, grad: Tensor, counts: bool) -> Tensor:
-        """Rows of all processes one after another; the optimiser adds up those that are the same."""
-        ids, values = grad._indices()[0][: None if counts else 0], grad._values()[: None if counts else 0]
-        sizes = [ids.new_zeros(1) for _ in range(self.count)]
-        dist.all_gather(sizes, ids.new_full((1,), len(ids)))
-        most = int(max(sizes))
-        all_ids = [ids.new_zeros(most) for _ in range(self.count)]
-        all_values = [values.new_zeros(most, *values.shape[1:]) for _ in range(self.count)]
-        dist.all_gather(all_ids, torch.cat([ids, ids.new_zeros(most - len(ids))]))
-        dist.all_gather(all_values, torch.cat([values, values.new_zeros(most - len(ids), *values.shape[1:])]))
-        keep = [int(size) for size in sizes]
+        for tensor in (*module.parameters(), *module.buffers()):
+            dist.broadcast(tensor, 0)
+
+    @torch.no_grad()
+    def all_reduce_gradients(self, module: nn.Module, counts: bool) -> None:
+        """Replace every gradient by its sum over all ranks.
+
+        `counts` is what `shard` returned. Rows that were touched only by ranks without a shard are left out.
+        """
+        if self.count == 1:
+            return
+
+        dense: list[Tensor] = []
+        for parameter in module.parameters():
+            if parameter.grad is None:
+                continue
+            if parameter.grad.is_sparse:
+                parameter.grad = self._gather_sparse(parameter.grad, counts)
+            else:
+                dense.append(parameter.grad)
+
+        if dense:
+            _all_reduce_dense(dense)
+        _all_reduce_touched(module, counts)
+
+    def _gather_sparse(self, gradient: Tensor, counts: bool) -> Tensor:
+        """Return the rows of all ranks one after another; the optimiser adds up the rows that occur several times."""
+        ids = gradient._indices()[0]
+        values = gradient._values()
+        if not counts:
+            ids = ids[:0]
+            values = values[:0]
+
+        sizes = self._gather_sizes(ids)
+        ids_by_rank = self._gather_padded(ids, sizes)
+        values_by_rank = self._gather_padded(values, sizes)
+
         return torch.sparse_coo_tensor(
-            torch.cat([t[:n] for t, n in zip(all_ids, keep, strict=True)])[None],
-            torch.cat([t[:n] for t, n in zip(all_values, keep, strict=True)]),
-            grad.shape,
+            torch.cat(ids_by_rank)[None],
+            torch.cat(values_by_rank),
+            gradient.shape,
             check_invariants=False,
         )
 
+    def _gather_sizes(self, ids: Tensor) -> list[int]:
+        """Return how many rows each rank has."""
+        sizes = [ids.new_zeros(1) for _ in range(self.count)]
+        dist.all_gather(sizes, ids.new_full((1,), len(ids)))
+        return [int(size) for size in sizes]
 
-def _leave() -> None:
+    def _gather_padded(self, rows: Tensor, sizes: list[int]) -> list[Tensor]:
+        """Return the rows of each rank. `all_gather` needs equal shapes, so they are padded to the largest number."""
+        largest = max(sizes)
+        row_shape = rows.shape[1:]
+
+        padding = rows.new_zeros(largest - len(rows), *row_shape)
+        gathered = [rows.new_zeros(largest, *row_shape) for _ in range(self.count)]
+        dist.all_gather(gathered, torch.cat([rows, padding]))
+
+        return [part[:size] for part, size in zip(gathered, sizes, strict=True)]
+
+
+def _all_reduce_dense(gradients: list[Tensor]) -> None:
+    """Sum dense gradients over all ranks in place, in one message."""
+    flat = torch.cat([gradient.reshape(-1) for gradient in gradients])
+    dist.all_reduce(flat)
+
+    sizes = [gradient.numel() for gradient in gradients]
+    for gradient, part in zip(gradients, torch.split(flat, sizes), strict=True):
+        gradient.copy_(part.view_as(gradient))
+
+
+def _all_reduce_touched(module: nn.Module, counts: bool) -> None:
+    """Mark the embedding rows that any rank has touched in this step as touched on all ranks."""
+    for part in module.modules():
+        if isinstance(part, TokenEmbeddings):
+            touched = part.touched.to(torch.uint8) * counts
+            dist.all_reduce(touched, dist.ReduceOp.MAX)
+            part.touched.copy_(touched)
+
+
+def _destroy_process_group() -> None:
     if dist.is_initialized():
         dist.destroy_process_group()

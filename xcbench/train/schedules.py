@@ -1,4 +1,4 @@
-"""Learning-rate schedules as pure functions of (step, total steps), so that they fit data of any size."""
+"""Learning-rate schedules as functions of (step, total steps), so that they fit data of any size."""
 
 from __future__ import annotations
 
@@ -13,12 +13,23 @@ Kind: TypeAlias = Literal["constant", "halving", "onecycle", "linear"]
 
 @dataclass(frozen=True)
 class Schedule:
-    """How the learning rate changes over a training.
+    """How the learning rate changes over a training. All times are shares of the training, from 0 to 1.
 
     - `constant`;
-    - `halving`: half of it from each share `at` of the training on;
-    - `onecycle`: up from 1/`div` along a cosine until the share `warmup`, then down to 1/(`div` `final_div`);
-    - `linear`: up from nothing until the share `warmup`, then down to nothing, both in straight lines.
+    - `halving`: halved at each share in `at`;
+    - `onecycle`: from 1/`div` up along a cosine until `warmup`, then down to 1/(`div` `final_div`);
+    - `linear`: from 0 up until `warmup`, then down to 0, both in straight lines.
+
+    Parameters
+    ----------
+    kind
+        One of these.
+    at
+        Where `halving` halves.
+    warmup
+        Where `onecycle` and `linear` reach the full learning rate.
+    div, final_div
+        The start and the end of `onecycle`, relative to the full learning rate.
     """
 
     kind: Kind = "halving"
@@ -36,32 +47,54 @@ class Schedule:
             raise ValueError(f"div and final_div are at least 1, got {self.div} and {self.final_div}")
 
     def factor(self, step: int, total: int) -> float:
-        """What the learning rate of step 0, 1, ... total - 1 is multiplied by."""
+        """Return what the learning rate of a step is multiplied by. Steps are numbered 0, 1, ... total - 1."""
         if self.kind == "constant":
             return 1.0
         if self.kind == "halving":
-            return 0.5 ** sum(step >= round(share * total) for share in self.at)
+            halvings = sum(step >= round(share * total) for share in self.at)
+            return 0.5**halvings
         if self.kind == "onecycle":
             return self._onecycle(step, total)
         return self._linear(step, total)
 
     def _onecycle(self, step: int, total: int) -> float:
-        low, end = 1 / self.div, 1 / (self.div * self.final_div)
+        start = 1 / self.div
+        end = 1 / (self.div * self.final_div)
         peak = self.warmup * total - 1
+        last = total - 1
         if step <= peak:
-            return _cosine(low, 1.0, step / peak if peak > 0 else 1.0)
-        return _cosine(1.0, end, (step - peak) / (total - 1 - peak) if total - 1 > peak else 1.0)
+            return _cosine(start, 1.0, _share(step, peak))
+        return _cosine(1.0, end, _share(step - peak, last - peak))
 
     def _linear(self, step: int, total: int) -> float:
-        rising = round(self.warmup * total)
-        return (step + 1) / rising if step < rising else (total - step) / (total - rising)
+        peak = round(self.warmup * total)
+        if step < peak:
+            return (step + 1) / peak
+        return (total - step) / (total - peak)
 
 
 def halving_after(first: int, epochs: int) -> Schedule:
-    """The schedule of DECAF and ECLARE: halve after `first` epochs, and from then on every max(5, first // 2)."""
+    """Return the schedule of DECAF and ECLARE: halve after `first` epochs, and then after every max(5, first // 2).
+
+    Parameters
+    ----------
+    first
+        The epoch after which the rate is halved for the first time.
+    epochs
+        The length of the training.
+    """
     if first < 1 or epochs < 1:
         raise InputError(f"halving needs at least one epoch, got first {first} of {epochs}")
-    return Schedule("halving", at=tuple(epoch / epochs for epoch in range(first, epochs, max(5, first // 2))))
+    pause = max(5, first // 2)
+    shares = tuple(epoch / epochs for epoch in range(first, epochs, pause))
+    return Schedule("halving", at=shares)
+
+
+def _share(done: float, length: float) -> float:
+    """Return done / length; 1 for a phase without length."""
+    if length > 0:
+        return done / length
+    return 1.0
 
 
 def _cosine(start: float, end: float, share: float) -> float:

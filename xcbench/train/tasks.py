@@ -1,7 +1,7 @@
 """The two tasks that the modules of all methods are made of: rank all labels, or rank each point's shortlist.
 
-A task is a document side and a label side. The document side maps `batch.X` to vectors; the label side maps label ids
-(None: all of them) to classifiers and biases. What those two are is what makes a method itself.
+A task has a document side and a label side. The document side maps `batch.X` to vectors. The label side maps label ids
+(None: all labels) to classifiers and biases. Methods differ in these two.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import torch
 from scipy.optimize import minimize_scalar
 from torch import Tensor, nn
 
-from xcbench.kernels.parallel import Floats, Longs
-from xcbench.kernels.sparse_rows import SparseRows
+from xcbench.kernels.arrays import Floats, Longs
+from xcbench.kernels.csr import SparseRows
 from xcbench.nn import (
     DocumentEncoder,
     Factored,
@@ -33,13 +33,23 @@ from xcbench.train.batches import Batch, Points
 
 
 class LabelSide(Protocol):
-    """One classifier and perhaps one bias a label, for the labels asked for."""
+    """Maps label ids (None: all labels) to one classifier per label and, if there are biases, one bias per label."""
 
     def __call__(self, labels: Longs | None) -> tuple[Tensor | Factored, Tensor | None]: ...
 
 
 class Task(nn.Module):
-    """Documents against labels."""
+    """Scores <x_hat, w_l> + b_l of documents and labels.
+
+    Parameters
+    ----------
+    documents
+        Maps `batch.X` to vectors x_hat, [points, D].
+    labels
+        Maps label ids (None: all labels) to classifiers w, [labels, D], and biases b, [labels] or None.
+    reduction
+        What the loss is divided by; see `bce_over_all` and `bce_over_shortlists`.
+    """
 
     def __init__(self, documents: nn.Module, labels: nn.Module, reduction: Reduction = "mean") -> None:
         super().__init__()
@@ -48,93 +58,156 @@ class Task(nn.Module):
         self.reduction: Reduction = reduction
 
     def loss_terms(self, batch: Batch) -> float:
-        """What the loss is divided by, as far as it differs between the parts of a batch."""
-        listed = self.reduction == "mean" and batch.shortlists is not None
-        return float(len(batch.shortlists.entries.columns) if listed and batch.shortlists else len(batch.rows))
+        """Return what the loss is divided by, up to a factor that is the same for all parts of a batch."""
+        if self.reduction == "mean" and batch.shortlists is not None:
+            return float(len(batch.shortlists.entries.indices))
+        return float(len(batch.rows))
 
     def classifiers(self, labels: Longs | None) -> tuple[Tensor | Factored, Tensor | None]:
+        """Return classifiers and biases of the labels given; None means all labels."""
         return cast("LabelSide", self.labels)(labels)
 
 
 class RankAll(Task):
-    """One-vs-all over every label (or cluster): the surrogate and shortlister modules, Astec's Module I."""
+    """One-vs-all over every label (or cluster): the surrogate and shortlister modules."""
 
     def loss(self, batch: Batch) -> Tensor:
+        """Return the binary cross-entropy over all labels."""
         H, bias = self.classifiers(None)
-        return bce_over_all(self.documents(batch.X), H, batch.targets, bias, self.reduction)
+        x = self.documents(batch.X)
+        return bce_over_all(x, H, batch.targets, bias, self.reduction)
 
 
 class RankShortlist(Task):
     """One-vs-all over each point's candidates: the extreme modules."""
 
     def loss(self, batch: Batch) -> Tensor:
+        """Return the binary cross-entropy over each point's candidates."""
         if batch.shortlists is None:
             raise ValueError("a task over shortlists needs points with candidates")
         W, bias = self.classifiers(batch.shortlists.labels)
-        return bce_over_shortlists(self.documents(batch.X), W, batch.shortlists, bias, self.reduction)
+        x = self.documents(batch.X)
+        return bce_over_shortlists(x, W, batch.shortlists, bias, self.reduction)
 
 
 def document_side(
-    block: GatedBlock | ResidualBlock, E: TokenEmbeddings, X: sp.csr_array, frozen: bool = False
+    block: GatedBlock | ResidualBlock,
+    E: TokenEmbeddings,
+    X: sp.csr_array,
+    frozen: bool = False,
 ) -> tuple[DocumentEncoder, sp.csr_array | Tensor]:
-    """The documents of a task and what they read: tokens, or the constant E x once E is frozen."""
+    """Return the document side of a task, and the features that it reads: tokens, or E x if E stays fixed.
+
+    Parameters
+    ----------
+    block
+        The embedding block of the encoder.
+    E
+        Token embeddings.
+    X
+        The text of the points, [points, tokens].
+    frozen
+        Whether E stays fixed.
+    """
     if frozen:
         return DocumentEncoder(block), E.embed(SparseRows.of(X))
     return DocumentEncoder(block, E), X
 
 
 def log_odds(share: float) -> float:
-    """Where biases start if a share of all pairs is true: one-vs-all then learns what differs from that."""
+    """Return the bias of a classifier that knows only which share of all pairs is true: a good start for biases."""
     share = min(max(share, 1e-6), 0.5)
     return math.log(share / (1 - share))
 
 
 @torch.no_grad()
-def fit_bias(task: nn.Module, points: Points, looked_at: int = 256) -> None:
-    """Start all biases at the one value that makes the untrained task's loss least, judged by points from everywhere.
+def fit_bias(task: nn.Module, points: Points, sample: int = 256) -> None:
+    """Set all biases of an untrained task to the one value that minimises its loss.
 
-    Classifiers that begin as text begin with scores: biases that ignore these leave the first steps to push every
-    score down, at the price of the text.
+    Classifiers that start at the text of their labels have scores from the start. If biases ignored these, the first
+    steps would push every score down, at the expense of the text. Pass this function to `train` as `initialise`.
+
+    Parameters
+    ----------
+    task
+        A `RankAll` or `RankShortlist`. If it has no biases, nothing happens.
+    points
+        Its training points.
+    sample
+        How many of them the loss is computed on. They are evenly spaced.
     """
     assert isinstance(task, RankAll | RankShortlist)
     bias = task.labels.bias
-    if not (isinstance(bias, LabelBank) and len(points)):
+    if not isinstance(bias, LabelBank) or len(points) == 0:
         return
-    seen = np.unique(np.linspace(0, len(points) - 1, looked_at).astype(np.int64))
-    batch = points.cut(seen, device=bias.weight.device)
+
+    rows = np.unique(np.linspace(0, len(points) - 1, sample).astype(np.int64))
+    batch = points.cut(rows, device=bias.weight.device)
     task.eval()
 
     def loss(value: float) -> float:
         bias.weight.fill_(value)
         return float(task.loss(batch))
 
-    bias.weight.fill_(minimize_scalar(loss, bounds=(-50, 10), method="bounded", options={"xatol": 0.05}).x)
+    best = minimize_scalar(loss, bounds=(-50, 10), method="bounded", options={"xatol": 0.05})
+    bias.weight.fill_(best.x)
 
 
 @torch.no_grad()
 def all_classifiers(task: Task, count: int, block: int = 1 << 16) -> tuple[Floats, Floats]:
-    """Classifiers [count, D] and biases [count] of a trained task, multiplied out block by block."""
+    """Return the classifiers [count, D] and biases [count] of a trained task, multiplied out.
+
+    Parameters
+    ----------
+    task
+        The trained task.
+    count
+        The number of labels.
+    block
+        How many labels are computed at a time.
+    """
     task.eval()
-    W, b = [], []
+    all_weights = []
+    all_biases = []
     for first in range(0, max(count, 1), block):
-        rows, bias = task.classifiers(np.arange(first, min(first + block, count)))
-        rows = rows.full() if isinstance(rows, Factored) else rows
-        W.append(rows.cpu().numpy())
-        b.append(np.zeros(len(rows), np.float32) if bias is None else bias.cpu().numpy())
-    return np.concatenate(W), np.concatenate(b)
+        labels = np.arange(first, min(first + block, count))
+        weights, bias = task.classifiers(labels)
+        if isinstance(weights, Factored):
+            weights = weights.full()
+        if bias is None:
+            bias = torch.zeros(len(weights))
+        all_weights.append(weights.cpu().numpy())
+        all_biases.append(bias.cpu().numpy())
+    return np.concatenate(all_weights), np.concatenate(all_biases)
 
 
 @torch.no_grad()
 def encode(task: Task, X: sp.csr_array | Floats | Tensor, block: int = 1 << 14) -> Floats:
-    """The document side of a trained task on many points."""
+    """Return the vectors of many points, [points, D], by the document side of a trained task.
+
+    Parameters
+    ----------
+    task
+        The trained task.
+    X
+        What its document side reads: tokens, or vectors E x.
+    block
+        How many points are encoded at a time.
+    """
     task.eval()
-    return np.concatenate([task.documents(part).cpu().numpy() for part in _parts(task, X, block)])
-
-
-def _parts(task: Task, X: sp.csr_array | Floats | Tensor, block: int) -> Iterator[SparseRows | Tensor]:
     device = next(task.parameters()).device
-    for first in range(0, max(X.shape[0], 1), block):
-        if isinstance(X, sp.csr_array):
-            yield SparseRows.of(X[first : first + block])
+    vectors = [task.documents(part).cpu().numpy() for part in _blocks(X, block, device)]
+    return np.concatenate(vectors)
+
+
+def _blocks(
+    X: sp.csr_array | Floats | Tensor,
+    size: int,
+    device: torch.device,
+) -> Iterator[SparseRows | Tensor]:
+    for first in range(0, max(X.shape[0], 1), size):
+        part = X[first : first + size]
+        if isinstance(part, sp.csr_array):
+            yield SparseRows.of(part)
         else:
-            yield torch.as_tensor(X[first : first + block]).to(device)
+            yield torch.as_tensor(part).to(device)

@@ -1,7 +1,7 @@
 """Debian's package index as a dataset: which other packages belong with this one?
 
-A point is a package's name and short description; its labels are the packages that it names in the chosen relation
-fields; a label's text is that package's own title. The index is the file `Packages` (plain, .gz or .xz) of a release's
+A point is a package's name and short description. Its labels are the packages that it names in the chosen relation
+fields. A label's text is that package's own title. The index is the file `Packages` (plain, .gz or .xz) of a release's
 `main/binary-amd64`, as apt downloads it. The embedded sets come from Debian 13.7, index sha256 4f2c68d6...:
 
     python -m xcbench.data.builders.debian lf-debian-4k --index Packages.xz --fields Recommends,Suggests,Enhances
@@ -40,7 +40,7 @@ Debian Project.
 
 @dataclass(frozen=True)
 class Package:
-    """What the index says of one package, as far as we use it."""
+    """The fields of one package that are used here."""
 
     name: str
     source: str
@@ -51,32 +51,38 @@ class Package:
 
     @classmethod
     def from_paragraph(cls, paragraph: Mapping[str, str]) -> "Package":
+        """Make a package of the fields of its paragraph in the index."""
         name = paragraph["Package"]
+        source_and_version = paragraph.get("Source", name)
+        title = f"{name}: {paragraph.get('Description', '')}"
         return cls(
             name=name,
-            source=paragraph.get("Source", name).split(" ")[0],
+            source=source_and_version.split(" ")[0],
             section=paragraph.get("Section", ""),
-            title=f"{name}: {paragraph.get('Description', '')}".strip().rstrip(":"),
+            title=title.strip().rstrip(":"),
             provides=package_names(paragraph.get("Provides", "")),
             relations={field: package_names(paragraph[field]) for field in FIELDS if field in paragraph},
         )
 
     @property
     def is_debug(self) -> bool:
+        """Whether the package holds debug symbols only."""
         return self.name.endswith("-dbgsym") or self.section == "debug"
 
     @property
     def is_shared_library(self) -> bool:
+        """Whether the package is a library that other packages link to."""
         return self.section in ("libs", "oldlibs") and not self.name.endswith("-dev")
 
     @property
     def is_placeholder(self) -> bool:
-        """A package that only helps an upgrade says nothing about what belongs with it."""
-        return "transitional" in self.title.lower() or "dummy package" in self.title.lower()
+        """Whether the package only helps an upgrade, and so says nothing about what belongs with it."""
+        title = self.title.lower()
+        return "transitional" in title or "dummy package" in title
 
 
 def paragraphs(lines: Iterable[str]) -> Iterator[dict[str, str]]:
-    """The paragraphs of a Debian control file, continuation lines joined."""
+    """Yield the paragraphs of a Debian control file, continuation lines joined."""
     paragraph: dict[str, str] = {}
     field = ""
     for line in lines:
@@ -94,48 +100,73 @@ def paragraphs(lines: Iterable[str]) -> Iterator[dict[str, str]]:
 
 
 def package_names(relation: str) -> tuple[str, ...]:
-    """The names in a relation field: 'a (>= 1) | b:any [amd64], c' gives a, b, c; alternatives all count."""
-    bare = (re.sub(r"[(\[<].*", "", part).split(":")[0].strip() for part in re.split(r"[,|]", relation))
-    return tuple(name for name in bare if name)
+    """Return the names in a relation field: 'a (>= 1) | b:any [amd64], c' gives a, b, c; alternatives all count."""
+    names = []
+    for part in re.split(r"[,|]", relation):
+        without_restrictions = re.sub(r"[(\[<].*", "", part)
+        name = without_restrictions.split(":")[0].strip()
+        if name:
+            names.append(name)
+    return tuple(names)
 
 
 def relate(packages: Mapping[str, Package], fields: Iterable[str]) -> related.Relations:
-    """Which packages name which, after the relations that no person chose are dropped."""
-    providers = defaultdict(set)
-    for package in packages.values():
-        for virtual in package.provides:
-            providers[virtual].add(package.name)
+    """Return which packages name which, without the relations that no person chose.
+
+    Parameters
+    ----------
+    packages
+        All packages by name.
+    fields
+        The relation fields to use, some of `FIELDS`.
+    """
     targets: dict[str, set[str]] = {name: set() for name in packages}
-    for package in packages.values():
-        for field in fields:
-            for wanted in package.relations.get(field, ()):
-                other = _resolve(wanted, packages, providers)
-                if other is None or other.source == package.source:
-                    continue  # siblings of one source name each other as a matter of course
-                if field == "Depends" and other.is_shared_library:
-                    continue  # found by the linker, not chosen by a person
-                targets[package.name].add(other.name)
-                if field == "Enhances":  # a Suggests seen from the other end
-                    targets[other.name].add(package.name)
-    kept = related.without_heads(targets, MAX_LABEL_SHARE)
+    for field, package, other in _chosen_relations(packages, fields):
+        targets[package.name].add(other.name)
+        if field == "Enhances":  # the reverse of Suggests
+            targets[other.name].add(package.name)
+
+    targets = related.without_heads(targets, MAX_LABEL_SHARE)
+    points = [name for name in targets if not packages[name].is_placeholder]
     titles = {name: package.title for name, package in packages.items()}
     return related.Relations(
-        targets={name: others for name, others in kept.items() if not packages[name].is_placeholder},
+        targets={name: targets[name] for name in points},
         point_titles=titles,
         label_titles=titles,
         group={name: package.source for name, package in packages.items()},
     )
 
 
+def _chosen_relations(
+    packages: Mapping[str, Package],
+    fields: Iterable[str],
+) -> Iterator[tuple[str, Package, Package]]:
+    """Yield (field, package, other package) for the relations that a person chose."""
+    providers = _providers(packages)
+    for package in packages.values():
+        for field in fields:
+            for name in package.relations.get(field, ()):
+                other = _resolve(name, packages, providers)
+                if other is None or other.source == package.source:
+                    continue  # packages of one source name each other as a matter of course
+                if field == "Depends" and other.is_shared_library:
+                    continue  # found by the linker, not chosen by a person
+                yield field, package, other
+
+
 def read_index(path: Path) -> dict[str, Package]:
-    """All packages of an index but debug symbols."""
+    """Return all packages of an index by name, without debug symbols."""
+    packages = {}
     with _open_text(path) as file:
-        listed = (Package.from_paragraph(paragraph) for paragraph in paragraphs(file))
-        return {package.name: package for package in listed if not package.is_debug}
+        for paragraph in paragraphs(file):
+            package = Package.from_paragraph(paragraph)
+            if not package.is_debug:
+                packages[package.name] = package
+    return packages
 
 
 def manifest(name: str, fields: Iterable[str]) -> Manifest:
-    """The facts about a dataset built here; `related.write` adds sizes and digests."""
+    """Return the facts about a dataset built here; `related.write` adds sizes and digests."""
     relations = ", ".join(fields)
     return Manifest(
         name=name,
@@ -151,8 +182,21 @@ def manifest(name: str, fields: Iterable[str]) -> Manifest:
     )
 
 
-def _resolve(name: str, packages: Mapping[str, Package], providers: Mapping[str, set[str]]) -> Package | None:
-    """A package by its name; a virtual name with exactly one provider stands for that provider."""
+def _providers(packages: Mapping[str, Package]) -> dict[str, set[str]]:
+    """Return the names of the packages that provide each virtual package."""
+    providers = defaultdict(set)
+    for package in packages.values():
+        for virtual in package.provides:
+            providers[virtual].add(package.name)
+    return providers
+
+
+def _resolve(
+    name: str,
+    packages: Mapping[str, Package],
+    providers: Mapping[str, set[str]],
+) -> Package | None:
+    """Return a package by its name; a virtual name with exactly one provider means that provider."""
     if name not in packages and len(providers.get(name, ())) == 1:
         (name,) = providers[name]
     return packages.get(name)
@@ -171,14 +215,24 @@ def main() -> None:
     parser.add_argument("out", type=Path, help="the folder to write; its name becomes the dataset's")
     parser.add_argument("--index", type=Path, required=True, help="Packages, Packages.gz or Packages.xz")
     parser.add_argument(
-        "--fields", default=",".join(FIELDS), help="relation fields, with commas (default: %(default)s)"
+        "--fields",
+        default=",".join(FIELDS),
+        help="relation fields, with commas (default: %(default)s)",
     )
     arguments = parser.parse_args()
+
     fields = tuple(arguments.fields.split(","))
-    if unknown := set(fields) - set(FIELDS):
+    unknown = set(fields) - set(FIELDS)
+    if unknown:
         parser.error(f"unknown field {', '.join(sorted(unknown))}; known: {', '.join(FIELDS)}")
-    relations = relate(read_index(arguments.index), fields)
-    print(related.write(arguments.out, relations, manifest(arguments.out.name, fields), {"NOTICE.txt": NOTICE}).sizes)
+
+    written = related.write(
+        arguments.out,
+        relate(read_index(arguments.index), fields),
+        manifest(arguments.out.name, fields),
+        {"NOTICE.txt": NOTICE},
+    )
+    print(written.sizes)
 
 
 if __name__ == "__main__":

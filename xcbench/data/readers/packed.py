@@ -1,4 +1,4 @@
-"""Matrices of `scipy.sparse.save_npz`. Unsorted and repeated ids mean there what scipy means by them."""
+"""Matrices of `scipy.sparse.save_npz`. As in scipy, ids may be unsorted, and repeated ids are added up."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse as sp
 
-from xcbench.data.npz import csr_of, read_npz
+from xcbench.data.npz import csr_from_arrays, read_npz
 from xcbench.data.readers.archive import unpacked_limit
 from xcbench.data.sparse_kernels import MAX_ID
 from xcbench.errors import DataError, InputError
@@ -16,22 +16,32 @@ from xcbench.errors import DataError, InputError
 
 def read_packed_matrix(path: Path) -> sp.csr_array:
     """Read a csr matrix as float32."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            if sum(member.file_size for member in archive.infolist()) > unpacked_limit(path.stat().st_size):
-                raise DataError("refused: unpacks to more than a matrix can be", path)
-        matrix = csr_of(read_npz(path), path)
-    except (InputError, OSError):
-        raise
-    except Exception as error:  # numpy reads an array's header as Python and fails in many ways on a damaged one
-        raise DataError(f"not a matrix saved by scipy.sparse.save_npz ({' '.join(str(error).split())})", path) from None
+    matrix = _load(path)
     if max(matrix.shape) > MAX_ID:
         raise DataError(
             f"the matrix is {matrix.shape[0]:,} x {matrix.shape[1]:,}; at most {MAX_ID:,} are possible", path
         )
+
     with np.errstate(over="ignore"):
         data = matrix.data.astype(np.float32)
     if not np.isfinite(data).all():
         raise DataError("expected finite numbers that fit float32", path)
+
     width = np.int32 if matrix.nnz <= MAX_ID else np.int64
-    return sp.csr_array((data, matrix.indices.astype(width), matrix.indptr.astype(width)), shape=matrix.shape)
+    indices = matrix.indices.astype(width)
+    indptr = matrix.indptr.astype(width)
+    return sp.csr_array((data, indices, indptr), shape=matrix.shape)
+
+
+def _load(path: Path) -> sp.csr_array:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            unpacked = sum(member.file_size for member in archive.infolist())
+        if unpacked > unpacked_limit(path.stat().st_size):
+            raise DataError("refused: unpacks to more than a matrix can be", path)
+        return csr_from_arrays(read_npz(path), path)
+    except (InputError, OSError):
+        raise
+    except Exception as error:  # numpy reads an array's header as Python and fails in many ways on a damaged one
+        message = " ".join(str(error).split())
+        raise DataError(f"not a matrix saved by scipy.sparse.save_npz ({message})", path) from None

@@ -1,6 +1,6 @@
 """A plain table: `train.csv` and `test.csv` with the columns `title` and `labels`, labels by name.
 
-A label's text is its name, unless `labels.csv` (columns `label` and `title`) gives it a better one.
+A label's text is its name, unless `labels.csv` (columns `label` and `title`) gives it another.
 """
 
 from __future__ import annotations
@@ -22,62 +22,88 @@ from xcbench.errors import DataError
 
 @dataclass
 class LabelNames:
-    """Label names in the order of their ids, and the text of each."""
+    """The ids of label names, and the title of each label."""
 
     ids: dict[str, int] = field(default_factory=dict)
     titles: list[str] = field(default_factory=list)
-    closed_by: str | None = None
-    """The file that lists every label, where there is one."""
+    listed_in: str | None = None
+    """The file that lists every label; None where each new name is a new label."""
 
     def id_of(self, name: str, path: Path, line: int) -> int:
-        known = self.ids.get(name)
-        if known is None:
-            if self.closed_by:
-                raise DataError(f"label {name!r} is not in {self.closed_by}", path, line)
-            known = self.ids[name] = len(self.ids)
-            self.titles.append(name)
-        return known
+        """Return the id of a label; `path` and `line` say in messages where the name is."""
+        if name in self.ids:
+            return self.ids[name]
+        if self.listed_in:
+            raise DataError(f"label {name!r} is not in {self.listed_in}", path, line)
+        return self.add(name, title=name)
+
+    def add(self, name: str, title: str) -> int:
+        """Add a new label, and return its id."""
+        new_id = len(self.ids)
+        self.ids[name] = new_id
+        self.titles.append(title)
+        return new_id
 
     @property
     def column(self) -> TextColumn:
+        """The titles, by id."""
         return TextColumn.of(self.titles)
 
 
 def read_label_table(path: Path) -> LabelNames:
-    """Read `labels.csv`: the labels' order, and their texts."""
-    names = LabelNames(closed_by=path.name)
+    """Read `labels.csv`: the labels in the order of their ids, and their titles."""
+    names = LabelNames(listed_in=path.name)
     for line, (name, title) in _rows(path, ("label", "title")):
         if name in names.ids:
             raise DataError(f"label {name!r} is listed twice", path, line)
-        names.ids[name] = len(names.ids)
-        names.titles.append(title or name)
+        names.add(name, title or name)
     return names
 
 
-def read_point_table(path: Path, names: LabelNames, separator: str) -> tuple[TextColumn, sp.csr_array]:
-    """Read titles and targets; names not met before are added to `names`."""
-    text, ids, ends = TextBuilder(), array("i"), array("i", [0])
+def read_point_table(
+    path: Path,
+    names: LabelNames,
+    separator: str,
+) -> tuple[TextColumn, sp.csr_array]:
+    """Read titles and targets; new names are added to `names`."""
+    text = TextBuilder()
+    ids = array("i")
+    ends = array("i", [0])
     for line, (title, labels) in _rows(path, ("title", "labels")):
         text.add(title)
-        # Sorted here: the numbers are ours, so their order in the file is nothing to report to its author.
-        named = (names.id_of(name, path, line) for part in labels.split(separator) if (name := part.strip()))
-        ids.extend(sorted(named))
+        parts = [part.strip() for part in labels.split(separator)]
+        label_ids = [names.id_of(name, path, line) for name in parts if name]
+        # Sorted here: the ids are ours, so that unsorted ones are nothing to report to the file's author.
+        ids.extend(sorted(label_ids))
         ends.append(len(ids))
     if len(ends) == 1:
         raise DataError("the file holds no points", path)
-    arrays = np.ones(len(ids), np.float32), np.array(ids, np.int32), np.array(ends, np.int32)
-    return text.column(), sp.csr_array(arrays, shape=(len(ends) - 1, len(names.ids)))
+
+    entries = (
+        np.ones(len(ids), np.float32),
+        np.array(ids, np.int32),
+        np.array(ends, np.int32),
+    )
+    targets = sp.csr_array(entries, shape=(len(ends) - 1, len(names.ids)))
+    return text.column(), targets
 
 
-def _rows(path: Path, columns: tuple[str, str]) -> Iterator[tuple[int, tuple[str, str]]]:
-    """The wanted two fields of each row, with the row's first line."""
-    # Strict, for the lenient reader takes a forgotten quote for a field that goes on to the end of the file.
-    rows, line = csv.reader(io.StringIO(utf8_text(path), newline=""), strict=True), 1
+def _rows(
+    path: Path,
+    columns: tuple[str, str],
+) -> Iterator[tuple[int, tuple[str, str]]]:
+    """Yield the fields of two columns row by row, with the row's first line number."""
+    text = io.StringIO(utf8_text(path), newline="")
+    # Strict, since the lenient reader takes a forgotten quote for a field that extends to the end of the file.
+    rows = csv.reader(text, strict=True)
+    line = 1
     try:
         header = [column.strip().lower() for column in next(rows, [])]
         if not set(columns) <= set(header):
             raise DataError(f"expected a header with the columns {columns[0]} and {columns[1]}", path, 1)
-        first, second = map(header.index, columns)
+        first = header.index(columns[0])
+        second = header.index(columns[1])
+
         line = rows.line_num + 1
         for row in rows:
             if row and len(row) != len(header):

@@ -1,7 +1,7 @@
-"""Raw text: one JSON object a line (plain or gzipped), or one title a line.
+"""Raw text: one JSON object per line (plain or gzipped), or one title per line.
 
 Text is UTF-8. A file in another encoding is refused with the line where it shows, since a wrong guess would change
-the words without anyone noticing.
+the words unnoticed.
 """
 
 from __future__ import annotations
@@ -26,97 +26,164 @@ from xcbench.data.sparse_kernels import MAX_ID
 from xcbench.data.sparse_text import file_bytes
 from xcbench.errors import DataError
 
-_LINE_AT_MOST = 64 << 20
+_MAX_LINE = 64 << 20
+_NEWLINE = 10
 _BOM = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True)
 class JsonLines:
-    """What the objects of one file hold."""
+    """The content of a file of JSON objects."""
 
     titles: TextColumn
     targets: sp.csr_array | None
     """From `target_ind` and `target_rel`; None where no object has the former."""
     contents: int
-    """How many objects have a `content` that is not empty."""
+    """The number of objects with a `content` that is not empty."""
 
 
 class TextBuilder:
-    """Grows a `TextColumn` string by string, without keeping the strings."""
+    """Builds a `TextColumn` string by string, without keeping the strings."""
 
     def __init__(self) -> None:
-        self.utf8, self.offsets = bytearray(), array("q", [0])
+        self.utf8 = bytearray()
+        self.offsets = array("q", [0])
 
     def add(self, text: str) -> None:
+        """Append a string."""
         self.utf8 += text.encode("utf-8", "replace")  # JSON can spell half a character (a lone surrogate)
         self.offsets.append(len(self.utf8))
 
     def column(self) -> TextColumn:
-        return TextColumn(np.frombuffer(self.utf8, np.uint8), _as_array(self.offsets, np.int64))
+        """Return all strings."""
+        utf8 = np.frombuffer(self.utf8, np.uint8)
+        offsets = _as_array(self.offsets, np.int64)
+        return TextColumn(utf8, offsets)
+
+
+class _TargetsBuilder:
+    """Builds the targets of points one by one."""
+
+    def __init__(self, labels: int | None) -> None:
+        self.labels = labels
+        self.any_given = False
+        self.ids = array("i")
+        self.values = array("f")
+        self.ends = array("q", [0])
+
+    def add(
+        self,
+        point: dict[str, Any],
+        path: Path,
+        line: int,
+    ) -> None:
+        """Append the targets of a point, which are none where it has no key `target_ind`."""
+        if "target_ind" in point:
+            self.any_given = True
+            limit = MAX_ID + 1 if self.labels is None else self.labels
+            labels = _label_ids(point["target_ind"], limit, path, line)
+            relevance = _relevance(point.get("target_rel"), len(labels), path, line)
+            self.ids.extend(labels)
+            self.values.extend(relevance)
+        self.ends.append(len(self.ids))
+
+    @property
+    def points(self) -> int:
+        return len(self.ends) - 1
+
+    def matrix(self) -> sp.csr_array | None:
+        """Return the targets of all points; None where no point had any."""
+        if not self.any_given:
+            return None
+
+        columns = self.labels
+        if columns is None:
+            columns = max(self.ids, default=-1) + 1
+        width = np.int32 if len(self.ids) <= MAX_ID else np.int64
+        entries = (
+            _as_array(self.values, np.float32),
+            _as_array(self.ids, width),
+            _as_array(self.ends, width),
+        )
+        return sp.csr_array(entries, shape=(self.points, columns))
 
 
 def read_lines(path: Path) -> TextColumn:
-    """Read one title a line."""
+    """Read one title per line."""
     content = utf8_text(path).encode().replace(b"\r\n", b"\n")
     if not content.endswith(b"\n"):
         content += b"\n"
+
     utf8 = np.frombuffer(content, np.uint8)
-    ends = np.flatnonzero(utf8 == 10)
+    ends = np.flatnonzero(utf8 == _NEWLINE)
     offsets = np.zeros(len(ends) + 1, np.int64)
     offsets[1:] = ends - np.arange(len(ends))  # each string loses its own newline and those before it
-    return TextColumn(utf8[utf8 != 10], offsets)
+    return TextColumn(utf8[utf8 != _NEWLINE], offsets)
 
 
 def utf8_text(path: Path) -> str:
-    """The text of a file, without the mark that some editors put before it."""
+    """Return the text of a file, without the byte order mark that some editors put before it."""
     content = file_bytes(path).tobytes()
     try:
         return content.removeprefix(_BOM).decode("utf-8")
     except UnicodeDecodeError as error:
-        raise _not_utf8(path, content[: error.start].count(b"\n") + 1) from None
+        line = content[: error.start].count(b"\n") + 1
+        raise _not_utf8(path, line) from None
 
 
 def read_json_lines(path: Path, labels: int | None = None, with_content: bool = False) -> JsonLines:
-    """Read `title`, `target_ind`, `target_rel` and, where wanted, `content` appended to the title.
+    """Read the keys `title`, `target_ind`, `target_rel` and `content` of one JSON object per line.
 
-    Ids must lie below `labels` where that is known. Objects may hold further keys.
+    Objects may hold further keys.
+
+    Parameters
+    ----------
+    path
+        The file, gzipped where its name ends in `.gz`.
+    labels
+        The number of labels, where it is known; ids must be below it.
+    with_content
+        Append the content to the title.
     """
-    text, contents, any_target = TextBuilder(), 0, False
-    ids, values, ends = array("i"), array("f"), array("q", [0])
+    text = TextBuilder()
+    targets = _TargetsBuilder(labels)
+    contents = 0
     for line, raw in _raw_lines(path):
         point = _json_object(raw, path, line)
-        title, content = _string(point, "title", path, line), _string(point, "content", path, line)
-        contents += bool(content)
-        text.add(f"{title} {content}".strip() if with_content and content else title)
-        if "target_ind" in point:
-            any_target = True
-            _add_targets(point, ids, values, MAX_ID + 1 if labels is None else labels, path, line)
-        ends.append(len(ids))
-    if len(ends) == 1:
+        title = _string(point, "title", path, line)
+        content = _string(point, "content", path, line)
+        if content:
+            contents += 1
+        if content and with_content:
+            title = f"{title} {content}".strip()
+        text.add(title)
+        targets.add(point, path, line)
+
+    if targets.points == 0:
         raise DataError("the file is empty", path)
-    if not any_target:
-        return JsonLines(text.column(), None, contents)
-    columns = labels if labels is not None else max(ids, default=-1) + 1
-    width = np.int32 if len(ids) <= MAX_ID else np.int64
-    arrays = _as_array(values, np.float32), _as_array(ids, width), _as_array(ends, width)
-    return JsonLines(text.column(), sp.csr_array(arrays, shape=(len(ends) - 1, columns)), contents)
+    return JsonLines(text.column(), targets.matrix(), contents)
 
 
 def _raw_lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """The lines that hold anything, with their numbers."""
-    packed = path.suffix == ".gz"
-    left = unpacked_limit(path.stat().st_size)
+    """Yield the lines that are not blank, with their numbers."""
+    is_packed = path.suffix == ".gz"
+    remaining = unpacked_limit(path.stat().st_size)
+    line = 0
     with path.open("rb") as file:
-        stream = cast("BinaryIO", gzip.GzipFile(fileobj=file)) if packed else file
-        line = 0
+        stream: BinaryIO = file
+        if is_packed:
+            stream = cast("BinaryIO", gzip.GzipFile(fileobj=file))
         try:
-            while raw := stream.readline(_LINE_AT_MOST):
+            while raw := stream.readline(_MAX_LINE):
                 line += 1
-                left -= len(raw)
-                if len(raw) == _LINE_AT_MOST or (packed and left < 0):
+                remaining -= len(raw)
+                if len(raw) == _MAX_LINE or (is_packed and remaining < 0):
                     raise DataError("refused: unpacks to more than titles can be", path, line)
-                if raw.strip():
-                    yield line, raw.removeprefix(_BOM) if line == 1 else raw
+                if not raw.strip():
+                    continue
+                if line == 1:
+                    raw = raw.removeprefix(_BOM)
+                yield line, raw
         except (gzip.BadGzipFile, zlib.error, EOFError) as error:
             raise DataError(f"the gzip file is damaged: {error}", path, line + 1) from None
 
@@ -128,12 +195,18 @@ def _json_object(raw: bytes, path: Path, line: int) -> dict[str, Any]:
         raise _not_utf8(path, line) from None
     except (ValueError, RecursionError) as error:
         raise DataError(f"expected one JSON object a line: {error}", path, line) from None
+
     if not isinstance(value, dict):
         raise DataError(f"expected one JSON object a line, got {type(value).__name__}", path, line)
     return value
 
 
-def _string(point: dict[str, Any], key: str, path: Path, line: int) -> str:
+def _string(
+    point: dict[str, Any],
+    key: str,
+    path: Path,
+    line: int,
+) -> str:
     value = point.get(key)
     if value is None:
         return ""
@@ -142,23 +215,32 @@ def _string(point: dict[str, Any], key: str, path: Path, line: int) -> str:
     return value
 
 
-def _add_targets(
-    point: dict[str, Any], ids: array[int], values: array[float], limit: int, path: Path, line: int
-) -> None:
-    targets = point["target_ind"]
-    if not isinstance(targets, list) or not all(type(label) is int for label in targets):
+def _label_ids(
+    value: Any,
+    limit: int,
+    path: Path,
+    line: int,
+) -> list[int]:
+    if not isinstance(value, list) or not all(type(label) is int for label in value):
         raise DataError("expected a list of whole numbers as 'target_ind'", path, line)
-    if targets and not (min(targets) >= 0 and max(targets) < limit):
+    if value and not (min(value) >= 0 and max(value) < limit):
         raise DataError(f"expected label ids from 0 to {limit - 1:,} in 'target_ind'", path, line)
-    relevance = point.get("target_rel")
-    if relevance is None:
-        relevance = [1.0] * len(targets)
-    elif not isinstance(relevance, list) or len(relevance) != len(targets):
-        raise DataError(f"expected a list of {len(targets)} numbers as 'target_rel'", path, line)
-    elif not all(_fits_float32(value) for value in relevance):
+    return value
+
+
+def _relevance(
+    value: Any,
+    count: int,
+    path: Path,
+    line: int,
+) -> list[float]:
+    if value is None:
+        return [1.0] * count
+    if not isinstance(value, list) or len(value) != count:
+        raise DataError(f"expected a list of {count} numbers as 'target_rel'", path, line)
+    if not all(_fits_float32(number) for number in value):
         raise DataError("expected finite numbers in 'target_rel'", path, line)
-    ids.extend(targets)
-    values.extend(relevance)
+    return value
 
 
 def _fits_float32(value: Any) -> bool:
@@ -168,7 +250,9 @@ def _fits_float32(value: Any) -> bool:
 
 
 def _as_array(values: array[Any], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    return np.frombuffer(values, values.typecode).astype(dtype, copy=False) if values else np.zeros(0, dtype)
+    if not values:
+        return np.zeros(0, dtype)  # numpy refuses an empty buffer
+    return np.frombuffer(values, values.typecode).astype(dtype, copy=False)
 
 
 def _not_utf8(path: Path, line: int) -> DataError:

@@ -1,6 +1,6 @@
-"""Prediction by cluster beam: sigma(cluster) * sigma(label) for the labels of the best clusters only.
+"""Prediction by a beam over clusters: sigma(cluster) * sigma(label), for the labels of the best clusters only.
 
-A point's candidates are rows of W that lie together, since W is kept in the order of the clusters.
+W is kept in the order of the clusters, so that the rows of a cluster's labels are next to each other in memory.
 """
 
 from __future__ import annotations
@@ -9,95 +9,163 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 from numba import njit
 
 from xcbench.data import TopK
 from xcbench.errors import InputError
 from xcbench.files import atomic_folder
-from xcbench.kernels.csr import dot
-from xcbench.kernels.hash_table import add, slot_of, table_size
-from xcbench.kernels.memory import MemoryNeed
+from xcbench.kernels.arrays import Floats, Ints, Longs
+from xcbench.kernels.csr import CsrArrays, dot
+from xcbench.kernels.hash_table import table_size
+from xcbench.kernels.memory import MemoryEstimate
 from xcbench.kernels.selection import key_of, write_best
-from xcbench.shortlist.beam import BeamShortlister, most_members
-from xcbench.shortlist.blocks import search_memory, topk_in_blocks
-from xcbench.shortlist.contract import Floats, Vectors, as_bias, as_matrix, load_parts, save_parts
-from xcbench.shortlist.game import Game, game_from, game_parts
+from xcbench.shortlist.beam import BeamShortlister, max_members
+from xcbench.shortlist.blocks import BYTES_PER_PLACE, empty_topk, search_memory, topk_in_blocks
+from xcbench.shortlist.contract import Vectors, as_bias, as_matrix, load_parts, save_parts
+from xcbench.shortlist.game import Game, game_from_parts, game_to_parts, spread_in_shortlist
 
 
 @dataclass(frozen=True)
 class BeamPredictor:
-    """Label classifiers behind a cluster beam, with GAME over the label graph if asked.
+    """Scores the labels that a beam over clusters finds, by a linear classifier per label.
 
-    GAME as in the authors' code re-ranks the finished scores, of which it is given the `game.beam` best; as in the
-    paper it acts on sigma(label) within the shortlist, before the cluster's probability is multiplied in.
+    GAME in the form of the authors' code reranks the `game.beam` best finished scores. In the form of the paper it
+    spreads sigma(label) within the shortlist, before the cluster's probability is multiplied in.
+
+    Parameters
+    ----------
+    shortlister
+        Finds the clusters.
+    W
+        [L, D] classifiers, in the order of the clusters' members. `BeamPredictor.of` takes the order of label ids.
+    bias
+        [L] numbers in the same order, or an empty array.
+    game
+        GAME over the graph of labels; None for no GAME.
     """
 
     shortlister: BeamShortlister
-    W: Floats  # [L, D], in the order of the clusters' members
-    bias: Floats  # [L] in the same order, or empty
+    W: Floats
+    bias: Floats
     game: Game | None = None
 
     @classmethod
     def of(
-        cls, shortlister: BeamShortlister, W: Vectors, bias: Vectors | None = None, game: Game | None = None
+        cls,
+        shortlister: BeamShortlister,
+        W: Vectors,
+        bias: Vectors | None = None,
+        game: Game | None = None,
     ) -> BeamPredictor:
-        """Takes W and bias in the order of label ids, and copies them."""
+        """Take W and bias in the order of label ids, and copy them into the order of the clusters."""
         matrix = as_matrix(W)
         if len(matrix) != shortlister.label_count:
             raise InputError(f"{shortlister.label_count} labels need a classifier each, got {len(matrix)}")
         order = shortlister.clustering.indices
-        offset = as_bias(bias, len(matrix))
-        return cls(shortlister, matrix[order], offset[order] if len(offset) else offset, game)
+        biases = as_bias(bias, len(matrix))
+        if len(biases):
+            biases = biases[order]
+        return cls(shortlister, matrix[order], biases, game)
 
     def predict(self, X_clusters: Vectors, X_labels: Vectors, k: int) -> TopK:
-        """Points as the cluster stage sees them, and as the label stage does (two encoders, or one twice)."""
+        """Return the k best labels per point.
+
+        Parameters
+        ----------
+        X_clusters
+            [n, D] the points' vectors for the cluster classifiers.
+        X_labels
+            [n, D] the same points' vectors for the label classifiers. They may come from another encoder.
+        k
+            The number of labels per point. The result has k columns, padded where a shortlist has fewer labels.
+        """
         X_clusters = as_matrix(X_clusters, self.shortlister.H.shape[1])
         X_labels = as_matrix(X_labels, self.W.shape[1])
         if len(X_clusters) != len(X_labels):
             raise InputError(f"two stages see the same points, got {len(X_clusters)} and {len(X_labels)}")
         self.memory(len(X_labels), k).require(f"a prediction for {len(X_labels)} points")
-        return topk_in_blocks(len(X_labels), k, lambda block: self._block(X_clusters[block], X_labels[block], k))
+        return topk_in_blocks(
+            len(X_labels),
+            k,
+            lambda block: self._predict_block(X_clusters[block], X_labels[block], k),
+        )
 
-    def memory(self, points: int, k: int) -> MemoryNeed:
-        """Beyond the parameters."""
-        work = search_memory(points, 2 * self.shortlister.width, len(self.shortlister.H)).work
-        return MemoryNeed(8 * points * k, work)
+    def memory(self, points: int, k: int) -> MemoryEstimate:
+        """Estimate the memory of a prediction of k labels per point, without the parameters."""
+        search = search_memory(points, 2 * self.shortlister.width, len(self.shortlister.H))
+        return MemoryEstimate(
+            {
+                "results": BYTES_PER_PLACE * points * k,
+                "blocks under way": search["blocks under way"],
+            }
+        )
 
-    def _block(self, X_clusters: Floats, X_labels: Floats, k: int) -> TopK:
-        likely = self.shortlister.clusters_of_block(X_clusters)
-        if self.game is None or self.game.mode != "code":
-            return self._score(X_labels, likely, k)
-        reranked = self.game.block(self._score(X_labels, likely, self.game.beam))
-        return reranked.cut(k).padded(k)
+    def _predict_block(self, X_clusters: Floats, X_labels: Floats, k: int) -> TopK:
+        clusters = self.shortlister.clusters_of_block(X_clusters)
+        if self.game is None or self.game.mode == "off":
+            return self._score(X_labels, clusters, k)
+        if self.game.mode == "paper":
+            return self._score_and_spread(X_labels, clusters, k, self.game)
+        scores = self._score(X_labels, clusters, self.game.beam)
+        return self.game.rerank_block(scores).cut(k).padded(k)
 
-    def _score(self, X: Floats, likely: TopK, k: int) -> TopK:
-        out = TopK(np.empty((len(X), k), np.int32), np.empty((len(X), k), np.float32))
+    def _score(self, X: Floats, clusters: TopK, k: int) -> TopK:
+        """sigma(cluster) * sigma(label)."""
+        result = empty_topk(len(X), k)
         clustering = self.shortlister.clustering
-        candidates = (X, likely.indices, likely.scores, clustering.indptr, clustering.indices, self.W, self.bias)
-        if self.game is not None and self.game.mode == "paper":
-            _score_and_spread(*candidates, *self.game.rows, np.float32(self.game.power), out.indices, out.scores)
-        else:
-            _score(*candidates, out.indices, out.scores)
-        return out
+        _score_rows(
+            X,
+            clusters.indices,
+            clusters.scores,
+            clustering.indptr,
+            clustering.indices,
+            self.W,
+            self.bias,
+            result.indices,
+            result.scores,
+        )
+        return result
+
+    def _score_and_spread(self, X: Floats, clusters: TopK, k: int, game: Game) -> TopK:
+        """sigma(cluster) * spread(sigma(label))."""
+        result = empty_topk(len(X), k)
+        clustering = self.shortlister.clustering
+        _score_and_spread_rows(
+            X,
+            clusters.indices,
+            clusters.scores,
+            clustering.indptr,
+            clustering.indices,
+            self.W,
+            self.bias,
+            game.graph_arrays,
+            np.float32(game.power),
+            result.indices,
+            result.scores,
+        )
+        return result
 
     def save(self, folder: Path) -> None:
-        settings, arrays = game_parts(self.game)
+        game_settings, arrays = game_to_parts(self.game)
+        arrays["W"] = self.W
+        arrays["bias"] = self.bias
         with atomic_folder(folder) as part:
-            save_parts(part / "labels", "beam-predictor", {"game": settings}, arrays | {"W": self.W, "bias": self.bias})
+            save_parts(part / "labels", "beam-predictor", {"game": game_settings}, arrays)
             self.shortlister.save(part / "clusters")
 
     @classmethod
     def load(cls, folder: Path) -> BeamPredictor:
         settings, arrays = load_parts(folder / "labels", "beam-predictor")
-        shortlister = BeamShortlister.load(folder / "clusters")
-        return cls(shortlister, arrays["W"], arrays["bias"], game_from(settings["game"], arrays))
+        return cls(
+            BeamShortlister.load(folder / "clusters"),
+            arrays["W"],
+            arrays["bias"],
+            game_from_parts(settings["game"], arrays),
+        )
 
 
 @njit(cache=True)
-def _probability(
-    x: npt.NDArray[np.float32], W: npt.NDArray[np.float32], bias: npt.NDArray[np.float32], row: int
-) -> np.float32:
+def _probability(x: Floats, W: Floats, bias: Floats, row: int) -> np.float32:
     logit = dot(x, W[row])
     if len(bias) > 0:
         logit += bias[row]
@@ -106,65 +174,73 @@ def _probability(
 
 
 @njit(cache=True, nogil=True)
-def _score(
-    X: npt.NDArray[np.float32],
-    clusters: npt.NDArray[np.int32],
-    probabilities: npt.NDArray[np.float32],
-    indptr: npt.NDArray[np.int64],
-    members: npt.NDArray[np.int32],
-    W: npt.NDArray[np.float32],
-    bias: npt.NDArray[np.float32],
-    out_labels: npt.NDArray[np.int32],
-    out_scores: npt.NDArray[np.float32],
+def _score_rows(
+    X: Floats,
+    clusters: Ints,
+    cluster_probabilities: Floats,
+    indptr: Longs,
+    members: Ints,
+    W: Floats,
+    bias: Floats,
+    out_labels: Ints,
+    out_scores: Floats,
 ) -> None:
-    keys = np.empty(most_members(clusters, indptr), np.uint64)
+    """s_l = p_m sigma(<w_l, x>) for the labels l of each cluster m. Row j of W is the classifier of members[j]."""
+    keys = np.empty(max_members(clusters, indptr), np.uint64)
     for i in range(len(X)):
         count = 0
         for place, cluster in enumerate(clusters[i]):
             if cluster >= 0:
-                for m in range(indptr[cluster], indptr[cluster + 1]):
-                    score = probabilities[i, place] * _probability(X[i], W, bias, m)
-                    keys[count] = key_of(score, members[m])
+                for j in range(indptr[cluster], indptr[cluster + 1]):
+                    score = cluster_probabilities[i, place] * _probability(X[i], W, bias, j)
+                    keys[count] = key_of(score, members[j])
                     count += 1
         write_best(keys, count, out_labels[i], out_scores[i])
 
 
 @njit(cache=True, nogil=True)
-def _score_and_spread(
-    X: npt.NDArray[np.float32],
-    clusters: npt.NDArray[np.int32],
-    probabilities: npt.NDArray[np.float32],
-    indptr: npt.NDArray[np.int64],
-    members: npt.NDArray[np.int32],
-    W: npt.NDArray[np.float32],
-    bias: npt.NDArray[np.float32],
-    graph_indptr: npt.NDArray[np.int64],
-    graph_indices: npt.NDArray[np.int32],
-    graph_data: npt.NDArray[np.float32],
+def _score_and_spread_rows(
+    X: Floats,
+    clusters: Ints,
+    cluster_probabilities: Floats,
+    indptr: Longs,
+    members: Ints,
+    W: Floats,
+    bias: Floats,
+    graph: CsrArrays,
     power: np.float32,
-    out_labels: npt.NDArray[np.int32],
-    out_scores: npt.NDArray[np.float32],
+    out_labels: Ints,
+    out_scores: Floats,
 ) -> None:
-    """ECLARE's equation: s_l = p_m * sum over the shortlist of G_lj sigma(<w_j, x>), that sum as a power mean."""
-    most = most_members(clusters, indptr)
-    size = table_size(most)
-    held, own = np.empty(size, np.int32), np.empty(size, np.float32)
-    keys = np.empty(most, np.uint64)
+    """s_l = p_m spread_l, where GAME spreads sigma(<w_j, x>) among all labels j of the point's shortlist."""
+    max_labels = max_members(clusters, indptr)
+    labels = np.empty(max_labels, np.int32)
+    factors = np.empty(max_labels, np.float32)
+    probabilities = np.empty(max_labels, np.float32)
+    spread = np.empty(max_labels, np.float64)
+    keys = np.empty(max_labels, np.uint64)
+    table_labels = np.empty(table_size(max_labels), np.int32)
+    table_values = np.empty(table_size(max_labels), np.float32)
+
     for i in range(len(X)):
-        held[:] = -1
-        for cluster in clusters[i]:
-            if cluster >= 0:
-                for m in range(indptr[cluster], indptr[cluster + 1]):
-                    add(held, own, members[m], _probability(X[i], W, bias, m) ** power)
         count = 0
         for place, cluster in enumerate(clusters[i]):
             if cluster >= 0:
-                for m in range(indptr[cluster], indptr[cluster + 1]):
-                    spread = np.float32(0)
-                    for g in range(graph_indptr[members[m]], graph_indptr[members[m] + 1]):
-                        slot = slot_of(held, graph_indices[g])
-                        if held[slot] != -1:
-                            spread += graph_data[g] * own[slot]
-                    keys[count] = key_of(probabilities[i, place] * spread ** (1 / power), members[m])
+                for j in range(indptr[cluster], indptr[cluster + 1]):
+                    labels[count] = members[j]
+                    factors[count] = cluster_probabilities[i, place]
+                    probabilities[count] = _probability(X[i], W, bias, j)
                     count += 1
+
+        spread_in_shortlist(
+            labels[:count],
+            probabilities[:count],
+            graph,
+            power,
+            table_labels,
+            table_values,
+            spread,
+        )
+        for e in range(count):
+            keys[e] = key_of(factors[e] * spread[e], labels[e])
         write_best(keys, count, out_labels[i], out_scores[i])

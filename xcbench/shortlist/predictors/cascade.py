@@ -1,4 +1,4 @@
-"""What a method of two stages leaves behind: an encoder for each of them, and what predicts from their vectors."""
+"""The predictor of a method with two modules: one encoder for the shortlist, one for the label classifiers."""
 
 from __future__ import annotations
 
@@ -16,36 +16,46 @@ from torch import Tensor
 from xcbench.data import TopK
 from xcbench.errors import DataError
 from xcbench.files import atomic_file
-from xcbench.kernels.parallel import Floats
-from xcbench.kernels.sparse_rows import SparseRows
+from xcbench.kernels.arrays import Floats
+from xcbench.kernels.csr import SparseRows
 from xcbench.nn import GatedBlock, ResidualBlock, weighted_sums
 from xcbench.shortlist.contract import Vectors
 from xcbench.shortlist.predictors.beam import BeamPredictor
-from xcbench.shortlist.predictors.listed import ShortlistPredictor
+from xcbench.shortlist.predictors.shortlist import ShortlistPredictor
 
 POINTS_AT_ONCE = 1 << 15
-"""How many points are encoded at a time: two dense rows each, whatever the size of the whole."""
-
-_PARTS = ("W", "b", "skip", "E")
+"""How many points are encoded at a time, so that the memory of their dense vectors is limited."""
 
 
-class TwoStages(Protocol):
-    """Predicts from two views of each point: that of the shortlist's encoder and that of the classifiers'."""
+class Ranker(Protocol):
+    """Predicts from two vectors per point: `BeamPredictor` and `ShortlistPredictor`."""
 
-    def predict(self, first: Vectors, second: Vectors, k: int, /) -> TopK: ...
-    def save(self, folder: Path) -> None: ...
+    def predict(self, first: Vectors, second: Vectors, k: int, /) -> TopK:
+        """Return the k best labels per point, from the vectors of the first and of the second encoder."""
+
+    def save(self, folder: Path) -> None:
+        """Write the parameters to a new folder."""
 
 
 @dataclass(frozen=True)
 class FixedEncoder:
-    """x_hat = ReLU(W ReLU(r) + b + skip (.) r) with r = E x: a trained `DocumentEncoder`, folded into four arrays."""
+    """A trained `DocumentEncoder` as four arrays: x_hat = ReLU(W ReLU(r) + b + skip (.) r) with r = E x.
 
-    W: Floats  # [D, D]
-    b: Floats  # [D]
-    skip: Floats  # [D]
-    E: Floats  # [V, D]
+    Parameters
+    ----------
+    W, b, skip
+        [D, D], [D] and [D]: what `folded` returns for the encoder's block.
+    E
+        [V, D] the token embeddings. Two encoders may share the array.
+    """
+
+    W: Floats
+    b: Floats
+    skip: Floats
+    E: Floats
 
     def __call__(self, X: sp.csr_array) -> Floats:
+        """Return the vectors [n, D] of the points X [n, V]."""
         x = np.empty((X.shape[0], len(self.b)), np.float32)
         for start in range(0, X.shape[0], POINTS_AT_ONCE):
             part = slice(start, start + POINTS_AT_ONCE)
@@ -54,64 +64,114 @@ class FixedEncoder:
 
     @torch.no_grad()
     def of_embedded(self, r: Tensor) -> Floats:
-        """The same for points whose E x is known."""
-        W, b, skip = (torch.from_numpy(part) for part in (self.W, self.b, self.skip))
-        x = torch.addcmul(b, skip, r).addmm_(torch.relu(r), W.T).relu_()
-        return x.numpy()
+        """Return the vectors of points whose r = E x is known."""
+        W = torch.from_numpy(self.W)
+        b = torch.from_numpy(self.b)
+        skip = torch.from_numpy(self.skip)
+        x = torch.addcmul(b, skip, r)
+        x.addmm_(torch.relu(r), W.T)
+        return x.relu_().numpy()
 
 
 def folded(block: GatedBlock | ResidualBlock) -> dict[str, Floats]:
-    """W, b and skip of a trained block: all of a `FixedEncoder` but E, which stages may share."""
+    """Return W, b and skip of a trained block: the arrays of a `FixedEncoder` without E, by name."""
     block.eval()
-    return {name: as_array(t) for name, t in zip(_PARTS[:3], block.folded(), strict=True)}
+    W, b, skip = block.folded()
+    return {
+        "W": as_array(W),
+        "b": as_array(b),
+        "skip": as_array(skip),
+    }
 
 
 def as_array(parameter: Tensor) -> Floats:
-    """What a trained parameter holds."""
+    """Return the values of a trained parameter."""
     return parameter.detach().cpu().numpy()
 
 
 @torch.no_grad()
 def embed(X: sp.csr_array, E: Floats) -> Tensor:
-    """E x for every row."""
+    """Return E x [n, D] for the rows x of X [n, V]."""
     return weighted_sums(SparseRows.of(X), torch.from_numpy(E))
 
 
 class CascadePredictor:
-    """Encode, shortlist, encode anew, classify. Encoders with the same E share its table and the sums over it."""
+    """Predicts in two steps: a shortlist from the first encoder's vectors, then scores from the second encoder's.
 
-    def __init__(self, first: FixedEncoder, second: FixedEncoder, stages: TwoStages) -> None:
-        self.first, self.second, self.stages = first, second, stages
+    Parameters
+    ----------
+    first
+        The encoder for the shortlist.
+    second
+        The encoder for the label classifiers. Where both have the same E, its sums are computed once.
+    ranker
+        Makes the shortlist and scores its labels.
+    """
+
+    def __init__(self, first: FixedEncoder, second: FixedEncoder, ranker: Ranker) -> None:
+        self.first = first
+        self.second = second
+        self.ranker = ranker
+
+    @property
+    def _shares_embeddings(self) -> bool:
+        return self.second.E is self.first.E
 
     def predict(self, X: sp.csr_array, k: int) -> TopK:
-        parts = [
-            self._part(X[start : start + POINTS_AT_ONCE], k) for start in range(0, max(X.shape[0], 1), POINTS_AT_ONCE)
-        ]
-        indices, scores = ([getattr(part, name) for part in parts] for name in ("indices", "scores"))
-        return TopK(np.concatenate(indices), np.concatenate(scores))
+        """Return the k best labels per point of X [n, V]."""
+        starts = range(0, max(X.shape[0], 1), POINTS_AT_ONCE)  # at least one part, also where there are no points
+        parts = [self._predict_part(X[start : start + POINTS_AT_ONCE], k) for start in starts]
+        indices = np.concatenate([part.indices for part in parts])
+        scores = np.concatenate([part.scores for part in parts])
+        return TopK(indices, scores)
 
-    def _part(self, X: sp.csr_array, k: int) -> TopK:
-        r = embed(X, self.first.E)
-        again = r if self.second.E is self.first.E else embed(X, self.second.E)
-        return self.stages.predict(self.first.of_embedded(r), self.second.of_embedded(again), k)
+    def _predict_part(self, X: sp.csr_array, k: int) -> TopK:
+        first_r = embed(X, self.first.E)
+        second_r = first_r
+        if not self._shares_embeddings:
+            second_r = embed(X, self.second.E)
+        first_x = self.first.of_embedded(first_r)
+        second_x = self.second.of_embedded(second_r)
+        return self.ranker.predict(first_x, second_x, k)
 
     def save(self, folder: Path) -> None:
-        arrays = {f"first.{part}": getattr(self.first, part) for part in _PARTS}
-        arrays |= {f"second.{part}": getattr(self.second, part) for part in _PARTS}
-        if self.second.E is self.first.E:
+        arrays = _named_arrays("first", self.first)
+        arrays |= _named_arrays("second", self.second)
+        if self._shares_embeddings:
             del arrays["second.E"]
         with atomic_file(folder / "encoders.safetensors") as part:
-            safetensors.numpy.save_file({name: np.ascontiguousarray(a) for name, a in arrays.items()}, part)
-        self.stages.save(folder / ("beam" if isinstance(self.stages, BeamPredictor) else "shortlist"))
+            safetensors.numpy.save_file(arrays, part)
+        name = "beam" if isinstance(self.ranker, BeamPredictor) else "shortlist"
+        self.ranker.save(folder / name)
 
     @classmethod
     def load(cls, folder: Path) -> CascadePredictor:
         try:
             arrays = safetensors.numpy.load_file(folder / "encoders.safetensors")
-            first = FixedEncoder(*(arrays[f"first.{part}"] for part in _PARTS))
-            second = FixedEncoder(*(arrays.get(f"second.{part}", arrays[f"first.{part}"]) for part in _PARTS))
+            arrays.setdefault("second.E", arrays["first.E"])  # saved once where the encoders share it
+            first = _encoder_of("first", arrays)
+            second = _encoder_of("second", arrays)
         except (OSError, KeyError, safetensors.SafetensorError) as error:
             raise DataError(f"cannot be read as two saved encoders: {error}", folder) from None
+
         if (folder / "beam").exists():
             return cls(first, second, BeamPredictor.load(folder / "beam"))
         return cls(first, second, ShortlistPredictor.load(folder / "shortlist"))
+
+
+def _named_arrays(name: str, encoder: FixedEncoder) -> dict[str, Floats]:
+    return {
+        f"{name}.W": np.ascontiguousarray(encoder.W),
+        f"{name}.b": np.ascontiguousarray(encoder.b),
+        f"{name}.skip": np.ascontiguousarray(encoder.skip),
+        f"{name}.E": np.ascontiguousarray(encoder.E),
+    }
+
+
+def _encoder_of(name: str, arrays: dict[str, Floats]) -> FixedEncoder:
+    return FixedEncoder(
+        W=arrays[f"{name}.W"],
+        b=arrays[f"{name}.b"],
+        skip=arrays[f"{name}.skip"],
+        E=arrays[f"{name}.E"],
+    )

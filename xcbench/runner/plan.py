@@ -1,0 +1,169 @@
+"""What a run would do, before it does it: its stages, what is cached of them, and the memory it will take."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from xcbench.data import Dataset
+from xcbench.runner.context import PlannedStage, RunContext
+from xcbench.runner.environment import choose_device
+from xcbench.runner.resolve import ResolvedRun, resolve
+from xcbench.runner.retraining import can_retrain_in_parallel
+from xcbench.runner.spec import OverwriteStrategy, RunSpec
+from xcbench.runner.stage_cache import StageCache, StageNote
+from xcbench.runner.store import Record, Store
+from xcbench.runner.torchrun import shared_cache
+from xcbench.runner.training import augmented, context_of
+from xcbench.threads import default_threads
+
+PREDICTIONS_PER_POINT = 100
+"""How many labels per point are kept: filters and new metrics are applied afterwards and need some room."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a run would do."""
+
+    resolved: ResolvedRun
+    record: Record | None
+    """The stored record, if there is one: the run would return it."""
+    stages: tuple[tuple[PlannedStage, StageNote | None], ...]
+    """Each stage and, if it is cached, its note."""
+    memory: MemoryForecast
+
+
+@dataclass(frozen=True)
+class MemoryForecast:
+    """Bytes that a run is expected to take at its peak, and where that figure comes from."""
+
+    bytes: int
+    source: str
+
+
+def plan(
+    spec: RunSpec,
+    *,
+    data: Dataset | None = None,
+    store: str | Path | Store | None = None,
+    cache: str | Path | StageCache | None = None,
+    device: str = "auto",
+) -> Plan:
+    """What `run` would do, without training. Augmentations are applied, since stages depend on what they give.
+
+    Parameters
+    ----------
+    spec
+        The run.
+    data
+        Takes the place of the dataset that the spec names.
+    store
+        Where records are; by default in XCBENCH_HOME.
+    cache
+        Where finished stages are; by default in XCBENCH_HOME.
+    device
+        `auto`, `cpu`, `cuda` or `cuda:N`.
+    """
+    store = store if isinstance(store, Store) else Store(store)
+    cache = shared_cache(cache if isinstance(cache, StageCache) else StageCache(cache))
+    resolved = resolve(spec, data)
+    context = context_of(resolved, cache, choose_device(device), OverwriteStrategy.KEEP)
+
+    seen = _plan_method(resolved, context)
+    _plan_reranker(resolved, seen, context)
+    stages = []
+    for planned in context.journal.planned.values():
+        note = cache.note(planned.owner.name, planned.name, planned.key)
+        stages.append((planned, note))
+
+    processes = 1
+    if can_retrain_in_parallel(resolved, context, default_threads()):
+        processes = 2
+    memory = forecast_memory(resolved, seen, store, processes)
+    return Plan(resolved, store.get(resolved.id), tuple(stages), memory)
+
+
+def _plan_method(resolved: ResolvedRun, context: RunContext) -> Dataset:
+    """Plan the stages of every member; returns the data that the method will see."""
+    seen = augmented(resolved, context)
+    resolved.method.check_data(seen)
+    for number in range(resolved.spec.ensemble):
+        member = context.member(number)
+        for stage in resolved.method.stages:
+            member.plan(stage, seen)
+    return seen
+
+
+def _plan_reranker(resolved: ResolvedRun, seen: Dataset, context: RunContext) -> None:
+    """Plan the stages of the reranker, and those of the method on the data that it will be retrained on."""
+    reranker = resolved.reranker
+    if reranker is None:
+        return
+    own = context.owned_by(reranker)
+    for stage in reranker.stages:
+        own.plan(stage, seen)
+    for data in reranker.retraining_data(own):
+        with context.on_other_data(data) as other:
+            _plan_method(dataclasses.replace(resolved, data=data), other)
+
+
+def forecast_memory(resolved: ResolvedRun, data: Dataset, store: Store, processes: int = 1) -> MemoryForecast:
+    """The memory of a run: what runs like it took, else the method's own estimate, else a guess.
+
+    Parameters
+    ----------
+    resolved
+        The run.
+    data
+        The data that the method will see.
+    store
+        Where records of runs like it may be.
+    processes
+        How many trainings run at once, each in a process of its own.
+    """
+    from_records = _memory_of_similar_runs(resolved, store)
+    if from_records is not None:
+        return from_records
+
+    process = psutil.Process().memory_info().rss
+    after_training = 8 * len(data.test) * min(PREDICTIONS_PER_POINT, data.label_count)
+    if resolved.reranker is not None:
+        after_training = max(after_training, resolved.reranker.estimate_memory(data))
+
+    training = resolved.method.estimate_memory(data)
+    if training is None:
+        guess = processes * (process + _bytes(data)) + after_training
+        return MemoryForecast(guess, "a guess: this process, the data once more, the predictions")
+
+    source = "this process, and training by the method's own estimate"
+    if processes > 1:
+        source += f", {processes} times at once"
+    return MemoryForecast(processes * process + max(processes * training, after_training), source)
+
+
+def free_memory() -> int:
+    """Bytes that this process has or may still get."""
+    return int(psutil.virtual_memory().available + psutil.Process().memory_info().rss)
+
+
+def _memory_of_similar_runs(resolved: ResolvedRun, store: Store) -> MemoryForecast | None:
+    """The most that stored runs of the same method and reranker on the same data took."""
+    reranker = resolved.reranker.name if resolved.reranker else None
+    wanted = (resolved.method.name, reranker, resolved.data.fingerprint)
+    peaks = [
+        record.peak_memory for record in store.records() if (record.method, record.rerank, record.fingerprint) == wanted
+    ]
+    if not peaks:
+        return None
+    who = "this method" if reranker is None else f"this method with {reranker}"
+    return MemoryForecast(max(peaks), f"the most that {len(peaks)} stored runs of {who} on this data took")
+
+
+def _bytes(data: Dataset) -> int:
+    matrices = [data.train.X, data.train.Y, data.test.X, data.test.Y]
+    if data.Z is not None:
+        matrices.append(data.Z)
+    return sum(M.data.nbytes + M.indices.nbytes + M.indptr.nbytes for M in matrices)
