@@ -29,9 +29,9 @@ class IgnoreFiltered(Augmentation[NoConfig]):
         ignored = pairs[~is_true]  # true pairs stay true
         if not len(ignored):
             raise InputError(
-                f"ignore-filtered needs a training filter, and dataset {data.name!r} has none beside its truth"
+                f"ignore-filtered needs a training filter, and dataset {data.name!r} has none besides its truth"
             )
 
-        run.log(f"{len(ignored):,} pairs of the training filter are left open")
+        run.log(f"{len(ignored):,} pairs of the training filter are ignored in training")
         train = dataclasses.replace(data.train, ignored=ignored)
         return dataclasses.replace(data, train=train)

@@ -24,11 +24,10 @@ from xcbench.plugins import (
     Method,
     Predictor,
     Run,
+    SavedByArguments,
     StageWork,
     Values,
     all_but,
-    load_values,
-    save_values,
     settings_of,
     stage,
 )
@@ -92,7 +91,7 @@ def forest(work: StageWork[ForestConfig]) -> Values:
     return {"files": files}
 
 
-class ForestPredictor(Predictor):
+class ForestPredictor(SavedByArguments, Predictor):
     """An omikuji model, kept as the files that omikuji itself writes (JSON and CBOR)."""
 
     def __init__(self, files: Files, label_count: int, beam_size: int) -> None:
@@ -113,18 +112,6 @@ class ForestPredictor(Predictor):
             features = list(zip(words[start:end], values[start:end], strict=True))
             rows.append(self.model.predict(features, self.beam_size, k))
         return best_of_pairs(rows, self.label_count, k)
-
-    def save(self, folder: Path) -> None:
-        values = {
-            "files": self.files,
-            "label_count": self.label_count,
-            "beam_size": self.beam_size,
-        }
-        save_values(folder, values)
-
-    @classmethod
-    def load(cls, folder: Path) -> ForestPredictor:
-        return cls(**load_values(folder))
 
 
 class Forest(Method[ForestConfig]):

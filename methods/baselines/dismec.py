@@ -24,12 +24,11 @@ from xcbench.plugins import (
     Method,
     Predictor,
     Run,
+    SavedByArguments,
     StageWork,
     Values,
     all_but,
-    load_values,
     register_method,
-    save_values,
     settings_of,
     stage,
 )
@@ -112,7 +111,7 @@ def _with_empty_rows(W: sp.csr_array, labels: Longs, label_count: int) -> sp.csr
     return sp.csr_array((W.data, W.indices, indptr), shape=(label_count, W.shape[1]))
 
 
-class DismecPredictor(Predictor):
+class DismecPredictor(SavedByArguments, Predictor):
     """W transposed, words first, so that a point's words lead straight to the labels that weigh them."""
 
     def __init__(self, Wt: sp.csr_array, bias: float) -> None:
@@ -125,13 +124,6 @@ class DismecPredictor(Predictor):
         # probabilities, but not margins.
         probabilities = expit(4 * best.scores)
         return TopK.of(best.indices, probabilities)
-
-    def save(self, folder: Path) -> None:
-        save_values(folder, {"Wt": self.Wt, "bias": self.bias})
-
-    @classmethod
-    def load(cls, folder: Path) -> DismecPredictor:
-        return cls(**load_values(folder))
 
 
 @register_method("dismec")

@@ -7,7 +7,6 @@ own text joins in: s(x) + t Z x. Both sums are one sparse product, [w, t x] time
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
@@ -15,7 +14,14 @@ import scipy.sparse as sp
 
 from xcbench.data import Dataset, TopK
 from xcbench.errors import InputError
-from xcbench.plugins import Ablation, Method, Predictor, Run, load_values, register_method, save_values
+from xcbench.plugins import (
+    Ablation,
+    Method,
+    Predictor,
+    Run,
+    SavedByArguments,
+    register_method,
+)
 from xcbench.shortlist.sparse_topk import best_of_product
 
 
@@ -35,7 +41,7 @@ class KnnConfig:
             raise ValueError("power and text_weight must not be negative")
 
 
-class KnnPredictor(Predictor):
+class KnnPredictor(SavedByArguments, Predictor):
     """The training points themselves, words first, and what each votes for: [Y], or [Y; Z^T] with label text."""
 
     def __init__(
@@ -69,13 +75,6 @@ class KnnPredictor(Predictor):
         divisor = np.where(total > 0, total, 1)
         W.data /= np.repeat(divisor, np.diff(W.indptr))
         return W
-
-    def save(self, folder: Path) -> None:
-        save_values(folder, vars(self))
-
-    @classmethod
-    def load(cls, folder: Path) -> KnnPredictor:
-        return cls(**load_values(folder))
 
 
 @register_method("knn")

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import scipy.sparse as sp
 
 from xcbench.data import Dataset, TopK
 from xcbench.errors import InputError
-from xcbench.plugins import Method, NoConfig, Predictor, Run, load_values, register_method, save_values
+from xcbench.plugins import (
+    Method,
+    NoConfig,
+    Predictor,
+    Run,
+    SavedByArguments,
+    register_method,
+)
 from xcbench.shortlist.sparse_topk import best_of_product
 
 
-class LabelTextPredictor(Predictor):
+class LabelTextPredictor(SavedByArguments, Predictor):
     """The transposed label text, so that a point's words lead straight to the labels that have them."""
 
     def __init__(self, Zt: sp.csr_array) -> None:
@@ -20,13 +25,6 @@ class LabelTextPredictor(Predictor):
 
     def predict(self, X: sp.csr_array, k: int) -> TopK:
         return best_of_product(X, self.Zt, k)
-
-    def save(self, folder: Path) -> None:
-        save_values(folder, {"Zt": self.Zt})
-
-    @classmethod
-    def load(cls, folder: Path) -> LabelTextPredictor:
-        return cls(**load_values(folder))
 
 
 @register_method("label-text")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import scipy.sparse as sp
@@ -26,12 +25,11 @@ from xcbench.plugins import (
     Method,
     Predictor,
     Run,
+    SavedByArguments,
     StageWork,
     Values,
     all_but,
-    load_values,
     register_method,
-    save_values,
     stage,
 )
 from xcbench.shortlist.blocks import topk_in_blocks
@@ -150,7 +148,7 @@ def networks(work: StageWork[MachConfig]) -> Values:
 # Prediction: every network votes for the labels in its buckets.
 
 
-class MachPredictor(Predictor):
+class MachPredictor(SavedByArguments, Predictor):
     """The networks, and the bucket of every label in every hashing [L, R]."""
 
     def __init__(self, tensors: Mapping[str, Tensor], bucket_of: Ints) -> None:
@@ -175,13 +173,6 @@ class MachPredictor(Predictor):
         scores = np.empty((len(X), k), np.float32)
         _vote(P, self.bucket_of, labels, scores)
         return TopK(labels, scores)
-
-    def save(self, folder: Path) -> None:
-        save_values(folder, {"tensors": self.tensors, "bucket_of": self.bucket_of})
-
-    @classmethod
-    def load(cls, folder: Path) -> MachPredictor:
-        return cls(**load_values(folder))
 
 
 @njit(cache=True, nogil=True)

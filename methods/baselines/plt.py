@@ -19,12 +19,11 @@ from xcbench.plugins import (
     Method,
     Predictor,
     Run,
+    SavedByArguments,
     StageWork,
     Values,
     all_but,
-    load_values,
     register_method,
-    save_values,
     settings_of,
     stage,
 )
@@ -67,7 +66,7 @@ def tree(work: StageWork[PltConfig]) -> Values:
     return {"files": files}
 
 
-class PltPredictor(Predictor):
+class PltPredictor(SavedByArguments, Predictor):
     """A napkinXC model, kept as the files that napkinXC itself writes."""
 
     def __init__(self, files: Files, label_count: int) -> None:
@@ -83,13 +82,6 @@ class PltPredictor(Predictor):
             return best_of_pairs([], self.label_count, k)
         rows = self.model.predict_proba(sp.csr_matrix(X), top_k=k)
         return best_of_pairs(rows, self.label_count, k)
-
-    def save(self, folder: Path) -> None:
-        save_values(folder, {"files": self.files, "label_count": self.label_count})
-
-    @classmethod
-    def load(cls, folder: Path) -> PltPredictor:
-        return cls(**load_values(folder))
 
 
 @register_method("plt")

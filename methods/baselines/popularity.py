@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import scipy.sparse as sp
 
 from xcbench.data import Dataset, TopK
 from xcbench.kernels.arrays import Floats
-from xcbench.plugins import Method, NoConfig, Predictor, Run, load_values, register_method, save_values
+from xcbench.plugins import (
+    Method,
+    NoConfig,
+    Predictor,
+    Run,
+    SavedByArguments,
+    register_method,
+)
 
 
-class PopularityPredictor(Predictor):
+class PopularityPredictor(SavedByArguments, Predictor):
     """The share of training points that have each label."""
 
     def __init__(self, share: Floats) -> None:
@@ -23,13 +28,6 @@ class PopularityPredictor(Predictor):
         best = TopK.of(labels[None], self.share[None]).cut(k).padded(k)
         same_row_for_all = np.zeros(X.shape[0], np.intp)
         return best.rows(same_row_for_all)
-
-    def save(self, folder: Path) -> None:
-        save_values(folder, {"share": self.share})
-
-    @classmethod
-    def load(cls, folder: Path) -> PopularityPredictor:
-        return cls(**load_values(folder))
 
 
 @register_method("popularity")

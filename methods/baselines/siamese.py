@@ -7,7 +7,6 @@ against all labels of the batch: those of other points and, from the second roun
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import scipy.sparse as sp
@@ -24,12 +23,11 @@ from xcbench.plugins import (
     Method,
     Predictor,
     Run,
+    SavedByArguments,
     StageWork,
     Values,
     all_but,
-    load_values,
     register_method,
-    save_values,
     stage,
 )
 from xcbench.shortlist import exact_topk
@@ -125,7 +123,7 @@ def towers(work: StageWork[SiameseConfig]) -> Values:
     }
 
 
-class SiamesePredictor(Predictor):
+class SiamesePredictor(SavedByArguments, Predictor):
     """Token embeddings, and the labels where these put them."""
 
     def __init__(self, E: Floats, labels: Floats, tau: float) -> None:
@@ -139,13 +137,6 @@ class SiamesePredictor(Predictor):
         # As in the loss, but for the sum over all labels: 1 for the same direction, and never negative.
         scores = np.exp((best.scores - 1) / self.tau)
         return TopK.of(best.indices, scores)
-
-    def save(self, folder: Path) -> None:
-        save_values(folder, {"E": self.E, "labels": self.labels, "tau": self.tau})
-
-    @classmethod
-    def load(cls, folder: Path) -> SiamesePredictor:
-        return cls(**load_values(folder))
 
 
 @register_method("siamese")

@@ -29,12 +29,11 @@ from xcbench.plugins import (
     Method,
     Predictor,
     Run,
+    SavedByArguments,
     StageWork,
     Values,
     all_but,
-    load_values,
     register_method,
-    save_values,
     settings_of,
     stage,
 )
@@ -83,7 +82,7 @@ def tree(work: StageWork[XrLinearConfig]) -> Values:
     return {"files": files}
 
 
-class XrLinearPredictor(Predictor):
+class XrLinearPredictor(SavedByArguments, Predictor):
     """A PECOS model, kept as the files that PECOS itself writes (JSON and npz)."""
 
     def __init__(self, files: Files, label_count: int, beam_size: int) -> None:
@@ -106,13 +105,6 @@ class XrLinearPredictor(Predictor):
             _run_program("predict", Path(scratch), settings, X=X)
             shape = (X.shape[0], self.label_count)
             return TopK.load(Path(scratch, "predictions.npz"), shape, k).padded(k)
-
-    def save(self, folder: Path) -> None:
-        save_values(folder, vars(self))
-
-    @classmethod
-    def load(cls, folder: Path) -> XrLinearPredictor:
-        return cls(**load_values(folder))
 
 
 @register_method("xrlinear")

@@ -20,7 +20,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 
 import numpy as np
 import scipy.sparse as sp
@@ -31,7 +30,14 @@ from xcbench.data.matrices import binary_targets, pattern, with_constant
 from xcbench.errors import InputError
 from xcbench.kernels.arrays import Floats, Longs
 from xcbench.kernels.sparse_svm import LabelWeights, fit_sparse_classifiers
-from xcbench.plugins import Ranking, Reranker, Rescorer, Run, load_values, register_reranker, save_values
+from xcbench.plugins import (
+    Ranking,
+    Reranker,
+    Rescorer,
+    Run,
+    SavedByArguments,
+    register_reranker,
+)
 from xcbench.shortlist.predictors import rank_shortlist
 
 LABELS_LISTED = 100
@@ -63,7 +69,7 @@ class SparseRankerConfig:
             raise ValueError("epochs, C, max_log_drop and tolerance are positive, title and prune not negative")
 
 
-class SparseRescorer(Rescorer):
+class SparseRescorer(SavedByArguments, Rescorer):
     """W [L, V + 1], whose last column weighs a constant that every point has, and the power t of the first scores."""
 
     def __init__(self, W: sp.csr_array, power: float = 1.0) -> None:
@@ -95,13 +101,6 @@ class SparseRescorer(Rescorer):
         shortfall = np.maximum(0, 1 - margins)
         scores: Floats = p**self.power * np.exp(-(shortfall**3))
         return scores
-
-    def save(self, folder: Path) -> None:
-        save_values(folder, {"W": self.W, "power": self.power})
-
-    @classmethod
-    def load(cls, folder: Path) -> SparseRescorer:
-        return cls(**load_values(folder))
 
 
 @register_reranker("sparse")

@@ -249,8 +249,8 @@ def test_an_augmentation_is_applied_to_the_second_training_too(tmp_path, monkeyp
     data = dataclasses.replace(data, train=dataclasses.replace(data.train, filter=pairs))
     record = run(RunSpec("decaf", augment=("ignore-filtered",), rerank="calibrated"), data=data)
     log = (record.folder / "log.txt").read_text()
-    assert "200 pairs of the training filter are left open" in log
-    assert "160 pairs of the training filter are left open" in log
+    assert "200 pairs of the training filter are ignored in training" in log
+    assert "160 pairs of the training filter are ignored in training" in log
 
 
 def test_its_memory_is_known_beforehand(tmp_path, monkeypatch):

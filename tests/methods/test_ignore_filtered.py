@@ -1,4 +1,4 @@
-"""Pairs of the training filter, left open."""
+"""Pairs of the training filter, ignored in training."""
 
 import dataclasses
 from types import SimpleNamespace
@@ -28,7 +28,7 @@ def with_filter(data, pairs):
 def test_filtered_pairs_are_open_unless_the_data_calls_them_true():
     data = with_filter(separable(), [[0, 0], [0, 3], [5, 1]])  # point i has label i
     found = augmented(data, said=(said := []))
-    assert said == ["2 pairs of the training filter are left open"]
+    assert said == ["2 pairs of the training filter are ignored in training"]
     assert found.train.ignored.tolist() == [[0, 3], [5, 1]]
     assert found.train.Y is data.train.Y
     assert found.fingerprint != data.fingerprint

@@ -93,7 +93,7 @@ def test_lengths_beyond_the_shortlist_are_refused():
     shortlist = TopK(np.zeros((1, 2), np.int32), np.zeros((1, 2), np.float32))
     with pytest.raises(InputError, match="from 1 to 2"):
         recall_curve(shortlist, sp.csr_array((1, 3)), [1, 3])
-    with pytest.raises(InputError, match="1 points cannot be held against 2 points"):
+    with pytest.raises(InputError, match="1 points cannot be compared with the truth of 2 points"):
         recall_curve(shortlist, sp.csr_array((2, 3)), [1])
 
 

@@ -89,7 +89,7 @@ def test_sparse_and_dense_features_are_cut():
 
 
 def test_mismatched_parts_are_refused():
-    with pytest.raises(ValueError, match="one row a point"):
+    with pytest.raises(ValueError, match="one row per point"):
         Points(random_matrix(9, 4, 0.5, 0), random_matrix(8, 3, 0.5, 1))
     with pytest.raises(ValueError, match="group numbers are -1"):
         Candidates.of_labels(np.array([[5]], np.int32), label_count=5)

@@ -3,7 +3,7 @@
 May import `data`; the rooms above it and every method stand on it. docs/writing-a-method.md shows how it is used.
 """
 
-from xcbench.plugins.codec import load_values, save_values
+from xcbench.plugins.codec import SavedByArguments, load_values, save_values
 from xcbench.plugins.contract import (
     Ablation,
     Augmentation,
@@ -34,6 +34,7 @@ __all__ = [
     "Reranker",
     "Rescorer",
     "Run",
+    "SavedByArguments",
     "Stage",
     "StageWork",
     "TextPredictor",

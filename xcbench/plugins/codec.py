@@ -6,10 +6,11 @@ memory once. The mapping is copy-on-write: changing a loaded array never changes
 
 from __future__ import annotations
 
+import inspect
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +21,8 @@ from xcbench.errors import DataError
 
 if TYPE_CHECKING:
     import torch
+
+Loaded = TypeVar("Loaded")
 
 MAPPED_FROM = 1 << 20
 """Smaller arrays are read at once: a mapping costs an open file each."""
@@ -49,6 +52,23 @@ def load_values(folder: Path) -> dict[str, Any]:
         return {name: _read_value(folder, node) for name, node in tree.items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError, EOFError) as error:
         raise DataError(f"damaged or incomplete ({error})", folder) from error
+
+
+class SavedByArguments:
+    """Gives a predictor or rescorer its `save` and `load`: what its constructor takes is kept.
+
+    Each argument of the constructor must be an attribute of the same name, of a kind that `save_values` keeps.
+    """
+
+    def save(self, folder: Path) -> None:
+        """Write the constructor's arguments into an existing folder."""
+        names = inspect.signature(type(self)).parameters
+        save_values(folder, {name: getattr(self, name) for name in names})
+
+    @classmethod
+    def load(cls: type[Loaded], folder: Path) -> Loaded:
+        """What `save` wrote."""
+        return cls(**load_values(folder))
 
 
 class _Writer:

@@ -27,7 +27,9 @@ def recall_curve(shortlist: TopK, truth: sp.csr_array, lengths: Sequence[int]) -
         How many labels of the shortlist count. The result has one recall per length.
     """
     if len(shortlist) != truth.shape[0]:
-        raise InputError(f"a shortlist for {len(shortlist)} points cannot be held against {truth.shape[0]} points")
+        raise InputError(
+            f"a shortlist for {len(shortlist)} points cannot be compared with the truth of {truth.shape[0]} points"
+        )
     if min(lengths, default=1) < 1 or max(lengths, default=1) > shortlist.k:
         raise InputError(f"lengths go from 1 to {shortlist.k}, the shortlist's own, got {list(lengths)}")
 

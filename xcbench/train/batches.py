@@ -108,7 +108,7 @@ class Points:
         if candidates is not None:
             sizes.add(len(candidates.groups))
         if len(sizes) != 1:
-            raise ValueError(f"features, targets and candidates must have one row a point, got {sorted(sizes)} rows")
+            raise ValueError(f"features, targets and candidates must have one row per point, got {sorted(sizes)} rows")
 
     def __len__(self) -> int:
         """Return the number of points."""
