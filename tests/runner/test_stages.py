@@ -175,6 +175,15 @@ def test_keys_are_made_of_exactly_what_is_declared(cache, data):
     assert key(cache, data, seeded=False, seed=1) == key(cache, data, seeded=False, seed=2)
 
 
+def test_a_gpu_has_keys_of_its_own_whichever_gpu_it_is(cache, data):
+    one = declared()
+    keys = [
+        dataclasses.replace(context(cache, data), device=device).owned_by(owner(one)).plan(one, data).key
+        for device in ("cpu", "cuda", "cuda:0", "cuda:1")
+    ]
+    assert keys[0] != keys[1] == keys[2] == keys[3]
+
+
 def test_a_group_of_settings_counts_whole_or_in_part(cache, data):
     changed = Settings(group=Group(d=5))
     assert key(cache, data, settings=["group"], config=changed) != key(cache, data, settings=["group"])

@@ -54,6 +54,8 @@ def test_renamed_settings_of_schema_1():
         assert new["min_steps"] == old["least_steps"]
         assert new["label_lr_factor"] == old["free_rate"]
         assert new["block_lr_factor"] == old["block_rate"]
+        assert (old["precision"], old["compile"]) == ("auto", "auto")
+        assert (new["precision"], new["compile"]) == ("float32", "off")  # what it meant on this run's CPU
     assert record.overrides == {
         "extreme.training.min_steps": "600",
         "game.mode": "code",

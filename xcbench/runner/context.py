@@ -178,6 +178,7 @@ class RunContext:
             "settings": stage.identity(self.owner.config),
             "data": {source: datasets[source].fingerprint for source in stage.sources},
             "seed": derive_seed(base_seed, stage.name) if stage.seeded else None,
+            "device": self.device.partition(":")[0],
             "after": [f"{earlier.name}-{earlier.key}" for earlier in after],
         }
 

@@ -31,10 +31,10 @@ def upgraded(value: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _from_1_to_2(value: dict[str, Any]) -> dict[str, Any]:
-    """Rename settings, an augmentation and a state of stages."""
+    """Rename settings, an augmentation and a state of stages; say which precision `auto` was."""
     is_eclare = value["method"] == "eclare"
 
-    config = _renamed_config(value["config"])
+    config = _resolved_precision(_renamed_config(value["config"]), value["environment"].get("device", "cpu"))
     overrides = {}
     for key, setting in value["overrides"].items():
         overrides[_renamed_key(key)] = _renamed_config(setting, tuple(key.split(".")))
@@ -93,6 +93,22 @@ def _renamed_part(path: tuple[str, ...], key: str) -> str:
     if path in _SPARSE_RERANKER:
         return _SPARSE_SETTINGS.get(key, key)
     return _SETTINGS.get(key, key)
+
+
+def _resolved_precision(config: Any, device: str) -> Any:
+    """Return a config in which `auto`, of precision and compilation, is what it meant on the run's device."""
+    if not isinstance(config, Mapping):
+        return config
+    meaning = {"precision": "float32", "compile": "off"}
+    if device.startswith("cuda"):
+        meaning = {"precision": "bfloat16", "compile": "on"}
+    result = {}
+    for key, setting in config.items():
+        if key in meaning and setting == "auto":
+            result[key] = meaning[key]
+        else:
+            result[key] = _resolved_precision(setting, device)
+    return result
 
 
 def _with_nested_game(config: dict[str, Any]) -> dict[str, Any]:

@@ -53,16 +53,12 @@ def _gpu(device: torch.device, requested: str) -> torch.device:
 def autocast(precision: str, device: torch.device) -> contextlib.AbstractContextManager[object]:
     """Return the context in which a training step runs: bfloat16 matrix products, or float32 throughout.
 
-    `auto` takes bfloat16 on GPUs that support it. float16 is not offered: the mean over points and labels makes
-    gradients of 1e-8, which is below its range.
+    float16 is not offered: the mean over points and labels makes gradients of 1e-8, which is below its range.
     """
-    if precision not in ("auto", "float32", "bfloat16"):
-        raise InputError(f"unknown precision {precision!r}; expected auto, float32 or bfloat16")
+    if precision not in ("float32", "bfloat16"):
+        raise InputError(f"unknown precision {precision!r}; expected float32 or bfloat16")
     if precision == "bfloat16" and device.type == "cpu":
         raise InputError("bfloat16 is for GPUs; on a CPU our kernels work in float32")
-
-    if precision == "auto" and device.type == "cuda" and torch.cuda.is_bf16_supported():
-        precision = "bfloat16"
 
     if precision == "bfloat16":
         return torch.autocast(device.type, torch.bfloat16)

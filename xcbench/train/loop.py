@@ -64,8 +64,10 @@ class Training:
     """Multiplies `lr` for the free vectors of labels."""
     block_lr_factor: float = 1.0
     """Multiplies `lr` for every parameter that is neither a free vector of a label nor the embedding of a token."""
-    precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    compile: Literal["auto", "on", "off"] = "auto"
+    precision: Literal["float32", "bfloat16"] = "float32"
+    """Of matrix products. `bfloat16` is for GPUs; it is never chosen without being asked for."""
+    compile: Literal["on", "off"] = "off"
+    """Whether the loss goes through torch.compile."""
     checkpoint_seconds: float = 60.0
 
     def __post_init__(self) -> None:
@@ -231,7 +233,7 @@ class _Trainer:
         self.work = work
         self.name = name
 
-        self.loss = _compiled(cast("Trainable", module).loss, settings.compile, device)
+        self.loss = _compiled(cast("Trainable", module).loss, settings.compile)
         self.optimiser = Adam(
             module,
             lr=settings.lr,
@@ -242,7 +244,7 @@ class _Trainer:
         self.checkpoint = Checkpoint(
             work.checkpoints,
             name,
-            identity=_identity(plan, settings),
+            identity=_identity(plan, settings, device),
             every=settings.checkpoint_seconds,
         )
 
@@ -400,18 +402,18 @@ def _loss_terms(module: nn.Module, batch: Batch) -> float:
     return count(batch)
 
 
-def _identity(plan: _BatchPlan, settings: Training) -> dict[str, Any]:
+def _identity(plan: _BatchPlan, settings: Training, device: torch.device) -> dict[str, Any]:
     """Return what must be equal for a checkpoint to be continued."""
     relevant = asdict(settings)
     del relevant["checkpoint_seconds"]
     del relevant["compile"]
-    return {"plan": asdict(plan), "settings": relevant}
+    return {"plan": asdict(plan), "settings": relevant, "device": device.type}
 
 
-def _compiled(loss: Callable[[Batch], Tensor], requested: str, device: torch.device) -> Callable[[Batch], Tensor]:
-    """Compile a loss with torch if requested; `auto` does so on GPUs. On a CPU our kernels are compiled already."""
-    if requested not in ("auto", "on", "off"):
-        raise InputError(f"compile is auto, on or off, got {requested!r}")
-    if requested == "on" or (requested == "auto" and device.type == "cuda"):
+def _compiled(loss: Callable[[Batch], Tensor], requested: str) -> Callable[[Batch], Tensor]:
+    """Compile a loss with torch if requested."""
+    if requested not in ("on", "off"):
+        raise InputError(f"compile is on or off, got {requested!r}")
+    if requested == "on":
         return torch.compile(loss, dynamic=True)
     return loss
