@@ -35,7 +35,9 @@ class StageOf:
     """A stage of a method on some data: its key, and its output when asked for."""
 
     def __init__(self, run, stage, data):
-        self.run, self.stage, self.data = run, stage, data
+        self.run = run
+        self.stage = stage
+        self.data = data
         self.key = run.plan(stage, data).key
 
     def read(self):

@@ -107,7 +107,9 @@ def owner(*stages, name="owner", config=None, version="7"):
         def fit(self, data, run):
             pass
 
-    Owner.name, Owner.code_version, Owner.stages = name, version, stages
+    Owner.name = name
+    Owner.code_version = version
+    Owner.stages = stages
     return Owner(config or Settings())
 
 
@@ -143,7 +145,9 @@ class Settings:
 
 def key(cache, known, **changed):
     given = {"data": "data", "settings": ["a"], "version": "1", "name": "stage"} | changed
-    seed, who, config = given.pop("seed", 0), given.pop("who", "owner"), given.pop("config", Settings())
+    seed = given.pop("seed", 0)
+    who = given.pop("who", "owner")
+    config = given.pop("config", Settings())
     one = declared(**given)
     run = context(cache, known, seed=seed).owned_by(owner(*one.after, one, name=who, config=config))
     return run.plan(one, known).key
@@ -232,8 +236,9 @@ def test_a_stage_sees_its_declared_data_and_no_other(cache, data):
 
 
 def test_a_stage_is_of_its_methods_version_unless_it_has_its_own(cache, data):
-    run, own, other = context(cache, data), declared(name="a"), declared(name="a", version="x")
-    run = run.owned_by(owner(own, other, version=Staged.version))
+    own = declared(name="a")
+    other = declared(name="a", version="x")
+    run = context(cache, data).owned_by(owner(own, other, version=Staged.version))
     assert run.plan(own, data).inputs["version"] == Staged.version
     assert run.plan(other, data).inputs["version"] == "x"
 
