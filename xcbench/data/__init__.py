@@ -3,7 +3,8 @@
 Defines the contracts `Dataset` and `TopK`. Holds the readers and writers for every file form of the field, the
 conversion of text to TF-IDF features, manifests, the embedded datasets and the synthetic generator.
 
-Imports no other room. May import only the ground: `defaults`, `disk`, `errors`, `files`, `ranks` and `threads`.
+Imports no other room, only the ground (`defaults`, `disk`, `errors`, `files`, `ranks` and `threads`). Every room but
+`kernels` and `nn` may import it, and so may methods.
 """
 
 from xcbench.data.catalog import dataset_names, load_dataset

@@ -3,7 +3,7 @@
 Graphs are sparse L x L matrices of counts or weights. A clustering puts every label into exactly one cluster. Kernels
 run on all threads and are seeded per label, so that the number of threads never changes a result.
 
-May import `data` and `kernels`.
+May import `data` and `kernels`. `shortlist`, `runner`, `report`, `cli` and methods may import it.
 """
 
 from xcbench.labels.centroids import dense_centroids, sparse_centroids

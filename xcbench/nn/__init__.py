@@ -1,7 +1,9 @@
 """Building blocks of methods in torch: token and label tables, embedding blocks, attention, losses, and Adam.
 
-May import `kernels` and the ground (`errors`, `files`, `threads`). Every operation has two forms that compute the same:
-compiled kernels for float32 tensors in CPU memory, and plain torch for all others.
+Every operation has two forms that compute the same: compiled kernels for float32 tensors in CPU memory, and plain torch
+for all others.
+
+May import `kernels` and the ground. `shortlist`, `train`, `runner`, `report` and methods may import it.
 """
 
 from xcbench.nn.adam import Adam

@@ -1,6 +1,8 @@
 """What the author of a method, an augmentation or a reranker imports: contract, config, stages, registry, codec.
 
-May import `data`; the rooms above it and every method stand on it. docs/writing-a-method.md shows how it is used.
+docs/writing-a-method.md shows how it is used.
+
+May import `data`, and looks through the folder of methods. `runner`, `report`, `cli` and every method may import it.
 """
 
 from xcbench.plugins.codec import SavedByArguments, load_values, save_values

@@ -7,7 +7,7 @@
 - `blend` combines predictions, `recall` measures shortlists, `sparse_topk` searches by sparse products, and `blocks`
   spreads points over threads and estimates memory.
 
-May import `data`, `kernels`, `labels` and `nn`.
+May import `data`, `kernels`, `labels` and `nn`. `train`, `runner`, `report` and methods may import it.
 """
 
 from xcbench.shortlist.beam import BeamShortlister, beam_width

@@ -1,7 +1,8 @@
 """The training loop: batches, schedules, devices, processes, checkpoints; and the two tasks that methods share.
 
-May import `data`, `kernels`, `nn` and `shortlist`, and the ground. The loop knows no method: it trains any module that
-has a `loss(batch)`.
+The loop knows no method: it trains any module that has a `loss(batch)`.
+
+May import `data`, `kernels`, `nn` and `shortlist`. `runner`, `report`, `cli` and methods may import it.
 """
 
 from xcbench.kernels.memory import MemoryEstimate
