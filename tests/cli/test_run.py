@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,9 @@ import pytest
 from xcbench.cli import main
 from xcbench.cli.predict import _answer_text
 from xcbench.data.binary import store_dataset
+from xcbench.runner import meter
 from xcbench.runner.stage_cache import StageCache
+from xcbench.runner.store import read_record
 from xcbench.runner.toy import toy_dataset
 
 STAGED = str(Path(__file__).parent.parent / "runner" / "staged_method.py")
@@ -61,6 +64,20 @@ def test_run_prints_figures_with_intervals_stages_and_the_place_of_the_record(ca
     folder = Path(out.strip().splitlines()[-1].removeprefix("record: "))
     assert (folder / "record.json").is_file()
     assert "stage graph: ran" in err
+
+
+def test_run_prints_the_memory_of_a_gpu_where_one_was_used(call, toy, monkeypatch):
+    peaks = iter(range(1 << 30, 2 << 30, 1 << 20))
+    words = ("run", "--method", STAGED, "--dataset", toy, "--device", "cpu")
+    _, out, _ = call(*words)
+    assert "GPU" not in out
+    monkeypatch.setattr(meter, "peak_device_memory", lambda: next(peaks))
+    _, out, _ = call(*words, "--force")
+    assert re.search(r"^peak memory .*, on the GPU 1\.\d GiB, model", out, re.MULTILINE)
+    assert re.search(r"peak memory +on the GPU$", out, re.MULTILINE)
+    (folder,) = (toy.parent / "home" / "runs").glob("[!.]*")
+    record = read_record(folder)
+    assert record.peak_device_memory >= max(stage.peak_device_memory for stage in record.stages) >= 1 << 30
 
 
 def test_run_again_says_the_same_from_the_store(call, toy):

@@ -149,8 +149,9 @@ def _execute(job: _Job) -> Record:
     folder = job.store.path(run_id)
     clear_remains(folder)
     with _captured_log() as lines:
+        # Before the meter, which reads the peak of the current GPU.
+        device = choose_device(job.device)
         with Meter() as whole:
-            device = choose_device(job.device)
             threads = set_threads()
             context = context_of(job.resolved, job.cache, device, job.overwrite)
             _log_start(job.resolved)
@@ -164,6 +165,8 @@ def _execute(job: _Job) -> Record:
         in_second_process = [stage.peak_memory for stage in stages if stage.state == PARALLEL]
         peak = whole.peak_memory + max(in_second_process, default=0)
         _log.info("run %s: %.1f s, peak %.0f MiB", run_id, whole.seconds, peak / 2**20)
+        if whole.peak_device_memory:
+            _log.info("run %s: peak %.0f MiB on %s", run_id, whole.peak_device_memory / 2**20, device)
 
     with atomic_folder(folder) as part:
         outcome.predictions.save(part / "predictions.npz")
@@ -179,6 +182,7 @@ def _execute(job: _Job) -> Record:
             predict_seconds=outcome.predicting.seconds,
             seconds=whole.seconds,
             peak_memory=peak,
+            peak_device_memory=whole.peak_device_memory,
             model_bytes=folder_size(part / "model"),
             test_points=len(job.resolved.data.test),
             reported=context.journal.reported,
