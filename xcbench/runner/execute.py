@@ -16,7 +16,8 @@ from xcbench.evaluation import Interval, evaluate
 from xcbench.files import atomic_folder, write_json
 from xcbench.ranks import rank
 from xcbench.runner.context import PARALLEL, RunContext
-from xcbench.runner.environment import choose_device, code_digest, describe_environment
+from xcbench.runner.environment import check_device, choose_device, code_digest, describe_environment
+from xcbench.runner.gpus import check_device_memory, readable_memory_errors
 from xcbench.runner.meter import Meter
 from xcbench.runner.model import Model
 from xcbench.runner.plan import PREDICTIONS_PER_POINT, MemoryForecast, forecast_memory, free_memory
@@ -61,6 +62,8 @@ def run(
     overwrite
         Whether a stored record is returned or made again.
     """
+    # Before the data is loaded, which may take long.
+    check_device(device)
     store = store if isinstance(store, Store) else Store(store)
     cache = shared_cache(cache if isinstance(cache, StageCache) else StageCache(cache))
     job = _Job(resolve(spec, data), store, cache, device, overwrite)
@@ -124,7 +127,10 @@ def _run_on_other_rank(job: _Job) -> Record:
     """Train along if rank 0 trains, then read the record that it wrote."""
     if broadcast():
         set_threads()
-        train(job.resolved, context_of(job.resolved, job.cache, choose_device(job.device), job.overwrite))
+        device = choose_device(job.device)
+        check_device_memory(job.resolved.method.estimate_memory(job.resolved.data), device)
+        with readable_memory_errors(device):
+            train(job.resolved, context_of(job.resolved, job.cache, device, job.overwrite))
         broadcast()
     record = job.store.get(job.resolved.id)
     if record is None:
@@ -156,7 +162,9 @@ def _execute(job: _Job) -> Record:
             context = context_of(job.resolved, job.cache, device, job.overwrite)
             _log_start(job.resolved)
             in_parallel = _choose_retraining(job, context, threads)
-            outcome = _compute(job.resolved, context, threads, in_parallel)
+            check_device_memory(job.resolved.method.estimate_memory(job.resolved.data), device)
+            with readable_memory_errors(device):
+                outcome = _compute(job.resolved, context, threads, in_parallel)
 
         # Before anything is written: should the disk be full, the figures have at least been said.
         figures = ", ".join(f"{metric} {value.value:.2f}" for metric, value in outcome.metrics.items())
