@@ -2,14 +2,19 @@
 
 import io
 import json
+import re
 from pathlib import Path
 
 import pytest
+import torch
 
 from xcbench.cli import main
 from xcbench.cli.predict import _answer_text
+from xcbench.data import catalog
 from xcbench.data.binary import store_dataset
+from xcbench.runner import execute, meter
 from xcbench.runner.stage_cache import StageCache
+from xcbench.runner.store import read_record
 from xcbench.runner.toy import toy_dataset
 
 STAGED = str(Path(__file__).parent.parent / "runner" / "staged_method.py")
@@ -61,6 +66,20 @@ def test_run_prints_figures_with_intervals_stages_and_the_place_of_the_record(ca
     folder = Path(out.strip().splitlines()[-1].removeprefix("record: "))
     assert (folder / "record.json").is_file()
     assert "stage graph: ran" in err
+
+
+def test_run_prints_the_memory_of_a_gpu_where_one_was_used(call, toy, monkeypatch):
+    peaks = iter(range(1 << 30, 2 << 30, 1 << 20))
+    words = ("run", "--method", STAGED, "--dataset", toy, "--device", "cpu")
+    _, out, _ = call(*words)
+    assert "GPU" not in out
+    monkeypatch.setattr(meter, "peak_device_memory", lambda: next(peaks))
+    _, out, _ = call(*words, "--force")
+    assert re.search(r"^peak memory .*, on the GPU 1\.\d GiB, model", out, re.MULTILINE)
+    assert re.search(r"peak memory +on the GPU$", out, re.MULTILINE)
+    (folder,) = (toy.parent / "home" / "runs").glob("[!.]*")
+    record = read_record(folder)
+    assert record.peak_device_memory >= max(stage.peak_device_memory for stage in record.stages) >= 1 << 30
 
 
 def test_run_again_says_the_same_from_the_store(call, toy):
@@ -146,6 +165,70 @@ def test_wrong_input_is_one_line_and_exit_code_2(call, words, message):
     assert code == 2
     assert out == ""
     assert message in one_line("\n".join(line for line in err.splitlines() if not line.startswith("run ")))
+
+
+@pytest.fixture
+def gpus(monkeypatch):
+    """Let torch find so many GPUs."""
+
+    def find(count):
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: count > 0)
+        monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
+
+    return find
+
+
+@pytest.mark.parametrize("verb", ["run", "table"])
+@pytest.mark.parametrize(
+    ("device", "count", "message"),
+    [
+        ("gpu", 0, "unknown device 'gpu'; expected auto, cpu, cuda or cuda:N"),
+        ("cuda", 0, "device 'cuda': torch finds no GPU on this machine"),
+        ("cuda:7", 2, "device 'cuda:7': there is no GPU 7, torch finds 2 (numbered from 0)"),
+    ],
+)
+def test_a_wrong_device_is_refused_before_any_data_is_loaded(call, gpus, monkeypatch, verb, device, count, message):
+    gpus(count)
+    monkeypatch.setattr(catalog, "load_dataset", None)  # calling it would fail
+    words = {"run": ["run", "--method", "decaf"], "table": ["table", "decaf/table3"]}[verb]
+    code, out, err = call(*words, "--device", device)
+    assert (code, out) == (2, "")
+    assert one_line(err) == f"xcbench: {message}"
+
+
+def test_a_wrong_device_is_refused_although_the_run_is_stored(call, toy):
+    words = ("run", "--method", "knn", "--dataset", toy)
+    assert call(*words, "--device", "cpu")[0] == 0
+    for option in ((), ("--dry-run",)):
+        code, out, err = call(*words, "--device", "gpu", *option)
+        assert (code, out) == (2, "")
+        assert one_line(err) == "xcbench: unknown device 'gpu'; expected auto, cpu, cuda or cuda:N"
+
+
+def test_too_little_memory_on_the_device_is_said_before_any_stage_runs(call, toy, monkeypatch):
+    monkeypatch.setattr(execute, "choose_device", lambda _: "cuda:0")
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (100 << 10, 8 << 30))
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda _: 30 << 10)
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda _: 20 << 10)
+    code, out, err = call("run", "--method", "decaf", "--dataset", toy)
+    assert (code, out) == (1, "")
+    assert "stage" not in err
+    last = err.splitlines()[-1]
+    assert re.match(r"xcbench: training needs about \d+ MiB, and cuda:0 has 0 MiB free: .*--device cpu", last)
+
+
+def test_a_device_that_runs_out_of_memory_is_one_line(call, toy, monkeypatch):
+    def train(*_):
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB.\nmore\nlines")
+
+    monkeypatch.setattr(execute, "train", train)
+    code, out, err = call("run", "--method", "knn", "--dataset", toy, "--device", "cpu")
+    assert (code, out) == (1, "")
+    assert "Traceback" not in err
+    message = (
+        "out of memory on cpu: CUDA out of memory. Tried to allocate 2 GiB.; a smaller dimension or batch needs less"
+    )
+    assert err.splitlines()[-1] == f"xcbench: {message}"
 
 
 def test_lists(call, toy):

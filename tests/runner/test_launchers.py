@@ -11,6 +11,7 @@ import time
 
 import psutil
 import pytest
+import torch
 
 from xcbench import threads
 from xcbench.errors import InputError
@@ -27,6 +28,9 @@ SCRIPT = """
         print(*rest)
     elif verb == "threads":
         print(os.environ["XCBENCH_THREADS"], os.environ["OMP_NUM_THREADS"])
+    elif verb == "gpu":
+        print(os.environ.get("CUDA_VISIBLE_DEVICES", "all"), *rest)
+        time.sleep(0.2)
     elif verb == "fail":
         print("some line", file=sys.stderr)
         print("xcbench: " + " ".join(rest), file=sys.stderr)
@@ -135,6 +139,78 @@ def test_threads_are_divided(monkeypatch):
     assert {outcome.output for outcome in together} == {"2 2\n"}
     monkeypatch.setenv("XCBENCH_THREADS", "1")
     assert {outcome.output for outcome in LocalLauncher(2).launch([job("threads")] * 2)} == {"1 1\n"}
+
+
+@pytest.fixture
+def gpus(monkeypatch):
+    """Let torch find so many GPUs, of which CUDA_VISIBLE_DEVICES may list some."""
+
+    def find(count, visible=None):
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: count > 0)
+        monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
+        monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+        if visible is not None:
+            monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+
+    return find
+
+
+def gpu_jobs(count: int, device: str = "auto") -> list[Job]:
+    return [Job(str(number), ("gpu",), device) for number in range(count)]
+
+
+def seen_gpus(jobs: list[Job], at_once: int) -> list[str]:
+    """What each job was shown, in the order of the jobs."""
+    outcomes = {outcome.job.title: outcome.output.strip() for outcome in LocalLauncher(at_once).launch(jobs)}
+    return [outcomes[job.title] for job in jobs]
+
+
+def test_each_job_has_a_gpu_to_itself_and_hands_it_back(gpus):
+    gpus(2)
+    shown = seen_gpus(gpu_jobs(5), at_once=2)
+    assert set(shown[:2]) == {"0", "1"}
+    assert set(shown) == {"0", "1"}
+
+
+def test_jobs_wait_for_a_gpu(gpus, monkeypatch):
+    gpus(2)
+    held: set[str] = set()
+
+    class Watched(launchers.Child):
+        def __init__(self, *arguments):
+            super().__init__(*arguments)
+            assert self.gpu not in held
+            held.add(self.gpu)
+
+        def poll(self):
+            outcome = super().poll()
+            if outcome:
+                held.remove(self.gpu)
+            return outcome
+
+    monkeypatch.setattr(launchers, "Child", Watched)
+    assert len(seen_gpus(gpu_jobs(6), at_once=6)) == 6
+
+
+def test_only_gpus_that_the_launcher_may_use_are_given(gpus):
+    gpus(2, visible="3,GPU-5f")
+    assert set(seen_gpus(gpu_jobs(2), at_once=2)) == {"3", "GPU-5f"}
+    gpus(1, visible="3,-1,4")  # CUDA stops reading at what does not exist
+    assert set(seen_gpus(gpu_jobs(2), at_once=2)) == {"3"}
+
+
+def test_without_gpus_or_on_the_cpu_nothing_is_assigned(gpus):
+    gpus(0)
+    assert seen_gpus(gpu_jobs(2), at_once=2) == ["all", "all"]
+    gpus(2)
+    assert seen_gpus(gpu_jobs(2, "cpu"), at_once=2) == ["all --device cpu"] * 2
+    assert seen_gpus(gpu_jobs(2, "cuda:1"), at_once=2) == ["all --device cuda:1"] * 2
+
+
+def test_cores_are_divided_by_the_jobs_that_gpus_allow(gpus, monkeypatch):
+    gpus(2)
+    monkeypatch.setenv("XCBENCH_THREADS", "8")
+    assert {outcome.output for outcome in LocalLauncher(8).launch([job("threads")] * 8)} == {"4 4\n"}
 
 
 def test_a_failure_is_one_line():

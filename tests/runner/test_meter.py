@@ -1,8 +1,37 @@
 import time
 
 import numpy as np
+import pytest
+import torch
 
 from xcbench.runner.meter import Meter
+
+
+class FakeGPU:
+    """torch's account of a GPU's memory."""
+
+    def __init__(self):
+        self.allocated = 0
+        self.peak = 0
+
+    def allocate(self, count):
+        self.allocated += count
+        self.peak = max(self.peak, self.allocated)
+
+    def free(self, count):
+        self.allocated -= count
+
+    def reset_peak(self):
+        self.peak = self.allocated
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    fake = FakeGPU()
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda: fake.peak)
+    monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", fake.reset_peak)
+    return fake
 
 
 def test_a_peak_inside_the_block_is_seen_although_it_is_gone_at_the_end():
@@ -26,3 +55,27 @@ def test_a_block_never_needs_less_than_a_block_within_it(monkeypatch):
             pass
     assert outer.peak_memory == middle.peak_memory == inner.peak_memory == 1 << 50
     assert later.peak_memory < 1 << 50
+
+
+def test_each_block_has_its_own_peak_of_device_memory(gpu):
+    gpu.allocate(1000)
+    gpu.free(900)  # before any block, so it counts in none
+    with Meter() as outer:
+        gpu.allocate(300)
+        gpu.free(300)
+        with Meter() as first:
+            gpu.allocate(50)
+            gpu.free(50)
+        with Meter() as second:
+            gpu.allocate(200)
+            gpu.free(200)
+        gpu.allocate(10)
+    assert first.peak_device_memory == 150
+    assert second.peak_device_memory == 300
+    assert outer.peak_device_memory == 400
+
+
+def test_without_a_gpu_there_is_no_device_memory():
+    with Meter() as meter:
+        pass
+    assert meter.peak_device_memory == 0

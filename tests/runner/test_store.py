@@ -25,6 +25,14 @@ def test_every_schema_has_a_sample():
     assert schemas == set(range(1, SCHEMA + 1))
 
 
+def test_records_without_device_memory_have_used_none(store):
+    (record,) = store.records()
+    assert "peak_device_memory" not in (STAGED / "record.json").read_text()
+    assert record.peak_device_memory == 0
+    assert {stage.peak_device_memory for stage in record.stages} == {0}
+    assert set(results(store)["peak_device_memory"]) == {0}
+
+
 @pytest.mark.parametrize("folder", HISTORIC, ids=lambda folder: folder.name)
 def test_records_of_every_schema_stay_readable(folder):
     record = read_record(folder)

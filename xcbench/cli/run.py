@@ -150,9 +150,14 @@ def record_text(record: "Record") -> str:
         f"predict {duration(record.predict_seconds)}",
         f"this run {duration(record.seconds)}",
     ]
+    sizes = [f"peak memory {size(record.peak_memory)}"]
+    if record.peak_device_memory:
+        sizes.append(f"on the GPU {size(record.peak_device_memory)}")
+    sizes.append(f"model {size(record.model_bytes)}")
+
     costs = [
         ", ".join(times),
-        f"peak memory {size(record.peak_memory)}, model {size(record.model_bytes)}",
+        ", ".join(sizes),
         f"record: {record.folder}",
     ]
     blocks.append("\n".join(costs))
@@ -182,16 +187,23 @@ def _metrics_table(record: "Record") -> str:
 
 
 def _stages_table(record: "Record") -> str:
+    header = ["stage", "", "time", "peak memory"]
+    on_gpu = any(stage.peak_device_memory for stage in record.stages)
+    if on_gpu:
+        header.append("on the GPU")
+
     rows = []
     for stage in record.stages:
-        row = (
+        row = [
             _stage_title(stage.name, stage.member, record.ensemble),
             stage.state,
             duration(stage.seconds),
             size(stage.peak_memory),
-        )
+        ]
+        if on_gpu:
+            row.append(size(stage.peak_device_memory))
         rows.append(row)
-    return columns(("stage", "", "time", "peak memory"), rows, "  rr")
+    return columns(header, rows, "  rrr")
 
 
 def _stage_title(name: str, member: int, ensemble: int) -> str:

@@ -67,6 +67,7 @@ def table(
     run: Literal["missing", "none", "all"] = "missing",
     launcher: str = "local",
     jobs: int = 1,
+    device: str = "auto",
     timeout: str | None = None,
     output: Path | None = None,
 ) -> None:
@@ -83,7 +84,10 @@ def table(
     launcher
         local: processes of this machine. ray: a Ray cluster (with the extra `ray` installed).
     jobs
-        How many runs at a time; the cores are divided among them.
+        How many runs at a time; the cores are divided among them. Where there are GPUs each run has one to itself, so
+        that at most as many run at a time as there are GPUs.
+    device
+        auto, cpu, cuda or cuda:N, for every run.
     timeout
         The longest a run may take, such as 90s, 30m or 2h.
     output
@@ -93,8 +97,12 @@ def table(
     from xcbench.report import experiments, tables
     from xcbench.report.render import render
     from xcbench.runner import launchers
+    from xcbench.runner.environment import check_device, check_device_name
     from xcbench.runner.spec import OverwriteStrategy
 
+    check_device_name(device)
+    if launcher == "local" and run != "none":
+        check_device(device)
     if process_count() > 1:
         raise InputError("torchrun is for `xcbench run`: a table starts its own processes, one per run")
 
@@ -111,7 +119,7 @@ def table(
     failures: Failures = {}
     if run != "none":
         overwrite = OverwriteStrategy.REDO if run == "all" else OverwriteStrategy.KEEP
-        failures = _run_missing(experiment, datasets, seeds, chosen_launcher, seconds, overwrite)
+        failures = _run_missing(experiment, datasets, seeds, chosen_launcher, seconds, overwrite, device)
 
     filled = [tables.fill(experiment, runs, seeds, failures) for runs in datasets]
     _write(render(filled, format), output)
@@ -126,6 +134,7 @@ def _run_missing(
     launcher: "Launcher",
     timeout: float | None,
     overwrite: "OverwriteStrategy",
+    device: str,
 ) -> "Failures":
     """Make the runs that a table lacks; returns those that failed."""
     from xcbench.report import tables
@@ -139,6 +148,7 @@ def _run_missing(
             timeout,
             overwrite,
             progress=_print_note,
+            device=device,
         )
     except KeyboardInterrupt:
         _print_note(

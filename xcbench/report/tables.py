@@ -94,6 +94,7 @@ def run_missing(
     timeout: float | None = None,
     overwrite: OverwriteStrategy = OverwriteStrategy.KEEP,
     progress: Callable[[str], None] = _no_progress,
+    device: str = "auto",
 ) -> Failures:
     """Run every row on every dataset with every seed that the store does not have; return the failures.
 
@@ -115,9 +116,11 @@ def run_missing(
         Whether to run what the store has already.
     progress
         Called with a line of text before the first run and after each.
+    device
+        What each run is given as its `--device`.
     """
     check(experiment)
-    planned = _planned_runs(experiment, dataset_runs, seeds, overwrite)
+    planned = _planned_runs(experiment, dataset_runs, seeds, overwrite, device)
     if not planned:
         return {}
 
@@ -149,6 +152,7 @@ def _planned_runs(
     dataset_runs: Sequence[DatasetRuns],
     seeds: Sequence[int],
     overwrite: OverwriteStrategy,
+    device: str,
 ) -> list[_PlannedRun]:
     """Return the runs to start; rows that mean the same run share one."""
     planned: dict[str, _PlannedRun] = {}
@@ -161,15 +165,15 @@ def _planned_runs(
                     continue
                 # A record that is in the store and still missing is damaged: it has to be overwritten, too.
                 force = overwrite is OverwriteStrategy.REDO or run_id in runs.store
-                planned[run_id] = _PlannedRun(run_id, _job(runs, row, seed, force), runs.store)
+                planned[run_id] = _PlannedRun(run_id, _job(runs, row, seed, force, device), runs.store)
     return list(planned.values())
 
 
-def _job(runs: DatasetRuns, row: Row, seed: int, force: bool) -> Job:
+def _job(runs: DatasetRuns, row: Row, seed: int, force: bool, device: str) -> Job:
     arguments = [*row.spec(runs.source, seed).arguments(), "--store", str(runs.store.folder)]
     if force:
         arguments.append("--force")
-    return Job(f"{row.label} on {runs.data.name}, seed {seed}", tuple(arguments))
+    return Job(f"{row.label} on {runs.data.name}, seed {seed}", tuple(arguments), device)
 
 
 def _failure(outcome: Outcome, run: _PlannedRun) -> str | None:

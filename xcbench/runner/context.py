@@ -278,4 +278,5 @@ class RunContext:
             state=state,
             seconds=note.seconds if note else 0.0,
             peak_memory=note.peak_memory if note else 0,
+            peak_device_memory=note.peak_device_memory if note else 0,
         )

@@ -7,22 +7,49 @@ import hashlib
 import importlib.metadata
 import os
 import platform
+import re
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import xcbench
+from xcbench.errors import InputError
 from xcbench.ranks import process_count
 
 _PACKAGES = ("numpy", "scipy", "numba", "torch", "faiss-cpu", "tokenizers", "omegaconf")
 
 
 def choose_device(requested: str) -> str:
-    """Return the name of the device that a run uses, such as `cpu` or `cuda:0`; see `train.devices.resolve_device`."""
+    """Make the device that a run uses this process's device; returns its name, such as `cpu` or `cuda:0`.
+
+    See `train.devices.resolve_device` for what may be requested.
+    """
     # Imported here, since a run that is in the store already needs no training code.
+    from xcbench.train.devices import resolve_device, use_device
+
+    device = resolve_device(requested)
+    use_device(device)
+    return str(device)
+
+
+def check_device(requested: str) -> None:
+    """Raise an `InputError` if this machine lacks the device. `auto` and `cpu` are everywhere.
+
+    To be called before any data is loaded.
+    """
+    check_device_name(requested)
+    if requested in ("auto", "cpu"):
+        return
+
     from xcbench.train.devices import resolve_device
 
-    return str(resolve_device(requested))
+    resolve_device(requested)
+
+
+def check_device_name(requested: str) -> None:
+    """Raise an `InputError` if no machine has a device of this name."""
+    if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", requested):
+        raise InputError(f"unknown device {requested!r}; expected auto, cpu, cuda or cuda:N")
 
 
 def describe_environment(device: str, threads: int) -> dict[str, Any]:

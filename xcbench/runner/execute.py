@@ -16,7 +16,8 @@ from xcbench.evaluation import Interval, evaluate
 from xcbench.files import atomic_folder, write_json
 from xcbench.ranks import rank
 from xcbench.runner.context import PARALLEL, RunContext
-from xcbench.runner.environment import choose_device, code_digest, describe_environment
+from xcbench.runner.environment import check_device, choose_device, code_digest, describe_environment
+from xcbench.runner.gpus import check_device_memory, readable_memory_errors
 from xcbench.runner.meter import Meter
 from xcbench.runner.model import Model
 from xcbench.runner.plan import PREDICTIONS_PER_POINT, MemoryForecast, forecast_memory, free_memory
@@ -61,6 +62,8 @@ def run(
     overwrite
         Whether a stored record is returned or made again.
     """
+    # Before the data is loaded, which may take long.
+    check_device(device)
     store = store if isinstance(store, Store) else Store(store)
     cache = shared_cache(cache if isinstance(cache, StageCache) else StageCache(cache))
     job = _Job(resolve(spec, data), store, cache, device, overwrite)
@@ -124,7 +127,10 @@ def _run_on_other_rank(job: _Job) -> Record:
     """Train along if rank 0 trains, then read the record that it wrote."""
     if broadcast():
         set_threads()
-        train(job.resolved, context_of(job.resolved, job.cache, choose_device(job.device), job.overwrite))
+        device = choose_device(job.device)
+        check_device_memory(job.resolved.method.estimate_memory(job.resolved.data), device)
+        with readable_memory_errors(device):
+            train(job.resolved, context_of(job.resolved, job.cache, device, job.overwrite))
         broadcast()
     record = job.store.get(job.resolved.id)
     if record is None:
@@ -149,13 +155,16 @@ def _execute(job: _Job) -> Record:
     folder = job.store.path(run_id)
     clear_remains(folder)
     with _captured_log() as lines:
+        # Before the meter, which reads the peak of the current GPU.
+        device = choose_device(job.device)
         with Meter() as whole:
-            device = choose_device(job.device)
             threads = set_threads()
             context = context_of(job.resolved, job.cache, device, job.overwrite)
             _log_start(job.resolved)
             in_parallel = _choose_retraining(job, context, threads)
-            outcome = _compute(job.resolved, context, threads, in_parallel)
+            check_device_memory(job.resolved.method.estimate_memory(job.resolved.data), device)
+            with readable_memory_errors(device):
+                outcome = _compute(job.resolved, context, threads, in_parallel)
 
         # Before anything is written: should the disk be full, the figures have at least been said.
         figures = ", ".join(f"{metric} {value.value:.2f}" for metric, value in outcome.metrics.items())
@@ -164,6 +173,8 @@ def _execute(job: _Job) -> Record:
         in_second_process = [stage.peak_memory for stage in stages if stage.state == PARALLEL]
         peak = whole.peak_memory + max(in_second_process, default=0)
         _log.info("run %s: %.1f s, peak %.0f MiB", run_id, whole.seconds, peak / 2**20)
+        if whole.peak_device_memory:
+            _log.info("run %s: peak %.0f MiB on %s", run_id, whole.peak_device_memory / 2**20, device)
 
     with atomic_folder(folder) as part:
         outcome.predictions.save(part / "predictions.npz")
@@ -179,6 +190,7 @@ def _execute(job: _Job) -> Record:
             predict_seconds=outcome.predicting.seconds,
             seconds=whole.seconds,
             peak_memory=peak,
+            peak_device_memory=whole.peak_device_memory,
             model_bytes=folder_size(part / "model"),
             test_points=len(job.resolved.data.test),
             reported=context.journal.reported,

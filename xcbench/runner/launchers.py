@@ -21,6 +21,7 @@ from typing import IO, Protocol
 
 from xcbench import threads
 from xcbench.errors import InputError, unknown_name
+from xcbench.runner.gpus import VISIBLE, visible_gpus
 
 PROGRAM = (sys.executable, "-m", "xcbench.cli.worker")
 
@@ -38,6 +39,20 @@ class Job:
     title: str
     arguments: tuple[str, ...]
     """The command line from the verb on: `("run", "--method", ...)`."""
+    device: str = "auto"
+    """The device that the command is to use: `auto`, `cpu`, `cuda` or `cuda:N`."""
+
+    @property
+    def command(self) -> tuple[str, ...]:
+        """The command line with its device. `auto` is every command's default."""
+        if self.device == "auto":
+            return self.arguments
+        return (*self.arguments, "--device", self.device)
+
+    @property
+    def wants_any_gpu(self) -> bool:
+        """Whether the job runs on whichever GPU it gets, if there is one."""
+        return self.device in ("auto", "cuda")
 
 
 @dataclass(frozen=True)
@@ -91,50 +106,96 @@ def threads_per_job(cores: int, jobs_at_a_time: int, job_count: int) -> int:
 
 @dataclass(frozen=True)
 class LocalLauncher:
-    """Runs jobs as processes of this machine, which divide the cores among them."""
+    """Runs jobs as processes of this machine, which divide the cores among them.
+
+    Where there are GPUs, each job sees one of them and no other job has it meanwhile. So at most as many jobs run at a
+    time as there are GPUs. Jobs that ask for the CPU, or for a GPU by its number, are started as they are.
+    """
 
     jobs: int = 1
 
     def launch(self, jobs: Sequence[Job], timeout: float | None = None) -> Iterator[Outcome]:
-        thread_count = threads_per_job(threads.default_threads(), self.jobs, len(jobs))
+        free_gpus = _gpus_for(jobs)
+        jobs_at_a_time = jobs_with_gpus(self.jobs, len(free_gpus))
+        thread_count = threads_per_job(threads.default_threads(), jobs_at_a_time, len(jobs))
         waiting = deque(jobs)
         running: list[Child] = []
 
         with _terminate_as_interrupt():
             try:
                 while waiting or running:
-                    while waiting and len(running) < self.jobs:
-                        running.append(Child(waiting.popleft(), thread_count, timeout))
+                    while waiting and len(running) < jobs_at_a_time:
+                        job = waiting.popleft()
+                        gpu = _take_gpu(job, free_gpus)
+                        running.append(Child(job, thread_count, timeout, gpu))
 
                     time.sleep(_POLL_SECONDS)
 
                     for child in list(running):
                         outcome = child.poll()
-                        if outcome is not None:
-                            running.remove(child)
-                            yield outcome
+                        if outcome is None:
+                            continue
+                        running.remove(child)
+                        if child.gpu is not None:
+                            free_gpus.append(child.gpu)
+                        yield outcome
             finally:
                 end_all(running)
 
 
-class Child:
-    """One job as a process in a session of its own, so that ending it also ends what it has started."""
+def jobs_with_gpus(jobs_at_a_time: int, gpu_count: int) -> int:
+    """Return how many jobs run at a time if each has a GPU of its own; without GPUs, as many as were asked for."""
+    if gpu_count == 0:
+        return jobs_at_a_time
+    return min(jobs_at_a_time, gpu_count)
 
-    def __init__(self, job: Job, thread_count: int, timeout: float | None) -> None:
+
+def _gpus_for(jobs: Sequence[Job]) -> deque[str]:
+    """Return the GPUs that jobs are to be given; none if no job wants one that the launcher chooses."""
+    if any(job.wants_any_gpu for job in jobs):
+        return deque(visible_gpus())
+    return deque()
+
+
+def _take_gpu(job: Job, free_gpus: deque[str]) -> str | None:
+    if job.wants_any_gpu and free_gpus:
+        return free_gpus.popleft()
+    return None
+
+
+class Child:
+    """One job as a process in a session of its own, so that ending it also ends what it has started.
+
+    Parameters
+    ----------
+    job
+        What to run.
+    thread_count
+        How many threads the process uses.
+    timeout
+        After how many seconds the job is ended; None: never.
+    gpu
+        The only GPU that the process sees, as `CUDA_VISIBLE_DEVICES` names it; None: those that this process sees.
+    """
+
+    def __init__(self, job: Job, thread_count: int, timeout: float | None, gpu: str | None = None) -> None:
         self.job = job
+        self.gpu = gpu
         self._started = time.monotonic()
         self._timeout = timeout
         self._timed_out = False
         # The file lives as long as the child, so no `with`.
         self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
 
-        thread_variables = dict.fromkeys(_THREAD_VARIABLES, str(thread_count))
+        variables = dict.fromkeys(_THREAD_VARIABLES, str(thread_count))
+        if gpu is not None:
+            variables[VISIBLE] = gpu
         self._process = subprocess.Popen(
-            [*PROGRAM, str(os.getpid()), *job.arguments],
+            [*PROGRAM, str(os.getpid()), *job.command],
             stdin=subprocess.DEVNULL,
             stdout=self._log,
             stderr=subprocess.STDOUT,
-            env={**os.environ, **thread_variables},
+            env={**os.environ, **variables},
             start_new_session=True,
         )
 

@@ -10,6 +10,8 @@ from types import TracebackType
 
 import psutil
 
+from xcbench.runner.gpus import peak_device_memory, start_of_peak
+
 _SAMPLE_SECONDS = 0.02
 
 _enclosing: ContextVar[Meter | None] = ContextVar("enclosing", default=None)
@@ -17,11 +19,13 @@ _enclosing: ContextVar[Meter | None] = ContextVar("enclosing", default=None)
 
 
 class Meter:
-    """Measures the block under `with`: `seconds`, and `peak_memory` in bytes of resident memory.
+    """Measures the block under `with`: `seconds`, `peak_memory` in bytes of resident memory, and `peak_device_memory`.
 
     A thread samples the process. It cannot run while compiled code holds the interpreter, so the operating system's
     own high-water mark decides whenever it rose within the block. What a meter inside the block saw counts too: the
     two sample at different moments, and a run must not seem to have needed less than one of its stages.
+
+    Device memory is what torch had allocated on this process's GPU, as torch counts it; 0 if no GPU was used.
     """
 
     def __enter__(self) -> Meter:
@@ -29,9 +33,16 @@ class Meter:
         self._token = _enclosing.set(self)
         self._process = psutil.Process()
         self._peak_inside = 0
+        self._device_peak_inside = 0
         self._mark_before = _high_water_mark()
 
+        # torch keeps one peak. What it was until now belongs to the enclosing block.
+        peak_before = start_of_peak()
+        if self._outer:
+            self._outer._device_peak_inside = max(self._outer._device_peak_inside, peak_before)
+
         self.peak_memory = self._process.memory_info().rss
+        self.peak_device_memory = 0
         self.seconds = 0.0
 
         self._done = threading.Event()
@@ -56,9 +67,12 @@ class Meter:
         if mark > self._mark_before:
             self.peak_memory = max(self.peak_memory, mark)
 
+        self.peak_device_memory = max(peak_device_memory(), self._device_peak_inside)
+
         _enclosing.reset(self._token)
         if self._outer:
             self._outer._peak_inside = max(self._outer._peak_inside, self.peak_memory)
+            self._outer._device_peak_inside = max(self._outer._device_peak_inside, self.peak_device_memory)
 
     def _sample(self) -> None:
         while not self._done.wait(_SAMPLE_SECONDS):

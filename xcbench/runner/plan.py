@@ -10,7 +10,7 @@ import psutil
 
 from xcbench.data import Dataset
 from xcbench.runner.context import PlannedStage, RunContext
-from xcbench.runner.environment import choose_device
+from xcbench.runner.environment import check_device, choose_device
 from xcbench.runner.resolve import ResolvedRun, resolve
 from xcbench.runner.retraining import can_retrain_in_parallel
 from xcbench.runner.spec import OverwriteStrategy, RunSpec
@@ -67,6 +67,7 @@ def plan(
     device
         `auto`, `cpu`, `cuda` or `cuda:N`.
     """
+    check_device(device)
     store = store if isinstance(store, Store) else Store(store)
     cache = shared_cache(cache if isinstance(cache, StageCache) else StageCache(cache))
     resolved = resolve(spec, data)

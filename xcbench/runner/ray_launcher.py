@@ -15,7 +15,7 @@ from typing import Any
 from xcbench import threads
 from xcbench.errors import InputError
 from xcbench.plugins.extras import extra
-from xcbench.runner.launchers import Job, Outcome, run_here, threads_per_job
+from xcbench.runner.launchers import Job, Outcome, jobs_with_gpus, run_here, threads_per_job
 
 LOSSES = 3
 """How many workers may be lost under a run before it counts as failed."""
@@ -26,7 +26,11 @@ _FORWARDED = ("XCBENCH_HOME", "PYTHONPATH")
 
 @dataclass(frozen=True)
 class RayLauncher:
-    """Runs at most `jobs` jobs at a time, each with an equal share of the cores that Ray knows of."""
+    """Runs at most `jobs` jobs at a time, each with an equal share of the cores that Ray knows of.
+
+    If the cluster has GPUs, each job has one to itself, and at most as many run at a time as there are GPUs. Jobs that
+    ask for the CPU get none.
+    """
 
     jobs: int = 1
 
@@ -55,17 +59,25 @@ class _Cluster:
 
     def run(self, jobs: Sequence[Job]) -> Iterator[Outcome]:
         """Run all jobs; outcomes come as soon as they are known."""
-        cores = int(self.ray.cluster_resources().get("CPU", 1))
-        thread_count = threads_per_job(cores, self.jobs_at_a_time, len(jobs))
+        resources = self.ray.cluster_resources()
+        gpu_count = _gpus_for(jobs, int(resources.get("GPU", 0)))
+        jobs_at_a_time = jobs_with_gpus(self.jobs_at_a_time, gpu_count)
+        thread_count = threads_per_job(int(resources.get("CPU", 1)), jobs_at_a_time, len(jobs))
+
         task = self.ray.remote(num_cpus=thread_count, max_retries=0)(run_here)
+        task_with_gpu = task
+        if gpu_count:
+            # Ray lets each of these see one GPU, which no other task has.
+            task_with_gpu = task.options(num_gpus=1)
 
         waiting = list(reversed(jobs))
         running: dict[Any, tuple[Job, float]] = {}
         try:
             while waiting or running:
-                while waiting and len(running) < self.jobs_at_a_time:
+                while waiting and len(running) < jobs_at_a_time:
                     job = waiting.pop()
-                    reference = task.remote(job, thread_count, self.timeout)
+                    chosen = task_with_gpu if job.wants_any_gpu else task
+                    reference = chosen.remote(job, thread_count, self.timeout)
                     running[reference] = (job, time.monotonic())
 
                 ready, _ = self.ray.wait(list(running), timeout=1.0)
@@ -96,6 +108,19 @@ class _Cluster:
 
         reason = " ".join(str(error).split())[:200]
         return Outcome(job, f"its worker was lost {LOSSES} times: {reason}", seconds)
+
+
+def _gpus_for(jobs: Sequence[Job], cluster_gpus: int) -> int:
+    """Return how many GPUs the jobs are to be divided over, after checking that they ask for what there is."""
+    for job in jobs:
+        if job.device.startswith("cuda:"):
+            raise InputError(f"device {job.device!r}: Ray chooses the GPU of each job; write cuda")
+        if job.device == "cuda" and cluster_gpus == 0:
+            raise InputError("device 'cuda': Ray knows of no GPU in its cluster")
+
+    if any(job.wants_any_gpu for job in jobs):
+        return cluster_gpus
+    return 0
 
 
 def _import_ray() -> Any:

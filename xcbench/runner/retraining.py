@@ -104,7 +104,6 @@ def parallel_retraining(
 def _start(resolved: ResolvedRun, context: RunContext, threads: int) -> Child:
     """Start the second process with half of the threads, rounded down; this process goes on with the others."""
     arguments = resolved.spec.arguments()
-    arguments += ["--device", context.device]
     arguments += ["--retrain-into", str(context.cache.folder)]
     if context.overwrite is OverwriteStrategy.REDO:
         arguments.append("--force")
@@ -114,5 +113,5 @@ def _start(resolved: ResolvedRun, context: RunContext, threads: int) -> Child:
     _log.info("retraining in a second process, with %d of %d threads", threads_there, threads)
     context.journal.retraining_since = time.time()
 
-    job = Job("retraining", tuple(arguments))
+    job = Job("retraining", tuple(arguments), context.device)
     return Child(job, threads_there, timeout=None)

@@ -47,6 +47,8 @@ class StageNote:
     peak_memory: int
     created: float
     code: str
+    peak_device_memory: int = 0
+    """Of a GPU. Older notes do not have it."""
 
 
 @dataclass(frozen=True)
@@ -151,6 +153,7 @@ class StageCache:
                 peak_memory=meter.peak_memory,
                 created=time.time(),
                 code=code_digest(),
+                peak_device_memory=meter.peak_device_memory,
             )
             self._write(folder, note, values)
             shutil.rmtree(checkpoints, ignore_errors=True)

@@ -43,6 +43,8 @@ class StageReport:
     seconds: float
     """How long computing it took, in this run or in the one that it is reused from."""
     peak_memory: int
+    peak_device_memory: int = 0
+    """Bytes on the GPU; 0 on a CPU, and in older records."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,9 @@ class Record:
     started: str
     finished: str
     folder: Path = field(compare=False)
+    peak_device_memory: int = 0
+    """The most bytes that the run had allocated on its GPU (rank 0's, under torchrun). 0 on a CPU, in older records,
+    and if all stages were reused."""
 
     @property
     def is_summary(self) -> bool:
@@ -331,6 +336,7 @@ COLUMNS = {
     "predict_seconds": "float64",
     "seconds": "float64",
     "peak_memory": "int64",
+    "peak_device_memory": "int64",
     "model_bytes": "int64",
     "test_points": "int64",
     "finished": "str",

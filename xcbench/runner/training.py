@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from xcbench.data import Dataset, TopK
 from xcbench.plugins.stages import seed_generators
 from xcbench.runner.context import RunContext
-from xcbench.runner.environment import choose_device
+from xcbench.runner.environment import check_device, choose_device
 from xcbench.runner.model import Model
 from xcbench.runner.resolve import ResolvedRun, resolve
 from xcbench.runner.retraining import ParallelRetraining
@@ -63,6 +63,7 @@ def retrain(
     overwrite: OverwriteStrategy = OverwriteStrategy.KEEP,
 ) -> None:
     """Train only what the reranker of a run will ask for, so that its stages are in the cache. See `retraining`."""
+    check_device(device)
     set_threads()
     resolved = resolve(spec)
     context = context_of(resolved, StageCache(cache), choose_device(device), overwrite)

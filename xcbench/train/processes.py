@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from xcbench.kernels.arrays import Longs
 from xcbench.nn import TokenEmbeddings
 from xcbench.ranks import process_count
+from xcbench.train.devices import use_gpu_of_local_rank
 
 TIMEOUT = timedelta(days=7)
 """How long an operation waits for the other ranks.
@@ -37,7 +38,10 @@ class Processes:
             return cls()
 
         if not dist.is_initialized():
-            backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
+            backend = "gloo"
+            if torch.cuda.is_available():
+                backend = "cpu:gloo,cuda:nccl"
+                use_gpu_of_local_rank()
             dist.init_process_group(backend, timeout=TIMEOUT)
             # Left to the interpreter's end, the group's threads may still run when they are torn down, and it aborts.
             atexit.register(_destroy_process_group)
