@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import scipy.sparse as sp
+import torch
 from numba import njit
 
 from xcbench.data import TopK
@@ -20,6 +21,8 @@ from xcbench.kernels.selection import key_of, write_best
 from xcbench.labels import Clustering
 from xcbench.shortlist.blocks import empty_topk, search_memory, topk_in_blocks
 from xcbench.shortlist.contract import Vectors, as_bias, as_matrix, load_parts, save_parts
+from xcbench.shortlist.device.beam import DeviceBeamShortlister
+from xcbench.shortlist.device.blocks import is_cpu
 from xcbench.shortlist.exact import search_block
 from xcbench.shortlist.game import Game, game_from_parts, game_to_parts
 
@@ -122,6 +125,12 @@ class BeamShortlister:
     def _members(self, clusters: TopK) -> tuple[Longs, Ints, Floats]:
         clustering = self.clustering
         return _members(clusters.indices, clusters.scores, clustering.indptr, clustering.indices)
+
+    def to(self, device: str | torch.device) -> BeamShortlister | DeviceBeamShortlister:
+        """Return a copy that searches on a device; on the CPU that is the shortlister itself."""
+        if is_cpu(device):
+            return self
+        return DeviceBeamShortlister(self, device)
 
     def save(self, folder: Path) -> None:
         game_settings, arrays = game_to_parts(self.game)

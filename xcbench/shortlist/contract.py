@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, Union
 
@@ -61,11 +61,16 @@ def as_matrix(X: Vectors, width: int | None = None) -> Floats:
     """
     if not isinstance(X, np.ndarray):
         X = X.detach().cpu().numpy()
-    has_right_shape = X.ndim == 2 and width in (None, X.shape[1])
+    check_vectors(X.shape, width)
+    return np.ascontiguousarray(X, np.float32)
+
+
+def check_vectors(shape: Sequence[int], width: int | None) -> None:
+    """Raise an `InputError` where a shape is not [n, width], or not [n, D] for any D where `width` is None."""
+    has_right_shape = len(shape) == 2 and width in (None, shape[1])
     if not has_right_shape:
         expected = "D" if width is None else width
-        raise InputError(f"expected vectors [n, {expected}], got {list(X.shape)}")
-    return np.ascontiguousarray(X, np.float32)
+        raise InputError(f"expected vectors [n, {expected}], got {list(shape)}")
 
 
 def as_bias(bias: Vectors | None, count: int) -> Floats:

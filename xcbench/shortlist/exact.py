@@ -6,12 +6,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import torch
 
 from xcbench.data import TopK
 from xcbench.kernels.arrays import Floats
 from xcbench.kernels.running_topk import RunningTopK
 from xcbench.shortlist.blocks import COLUMNS, search_memory, topk_in_blocks
 from xcbench.shortlist.contract import Vectors, as_bias, as_matrix, load_parts, save_parts
+from xcbench.shortlist.device.blocks import is_cpu
+from xcbench.shortlist.device.search import DeviceExactShortlister, topk_on_device
 
 
 def exact_topk(
@@ -27,12 +30,15 @@ def exact_topk(
     X
         [n, D] vectors, one per point.
     W
-        [L, D] vectors, one per label.
+        [L, D] vectors, one per label. Where they are a tensor on another device than the CPU, the search happens there.
     k
         The number of labels per point. The result has k columns, padded where L is smaller.
     bias
         [L] numbers, one per label, or None.
     """
+    if isinstance(W, torch.Tensor) and not is_cpu(W.device):
+        return topk_on_device(X, W, k, bias)
+
     W = as_matrix(W)
     X = as_matrix(X, W.shape[1])
     biases = as_bias(bias, len(W))
@@ -85,6 +91,12 @@ class ExactShortlister:
     def shortlist(self, X: Vectors, k: int) -> TopK:
         """Return the k labels with the largest <x, w_l> + bias_l."""
         return exact_topk(X, self.W, k, self.bias)
+
+    def to(self, device: str | torch.device) -> ExactShortlister | DeviceExactShortlister:
+        """Return a copy that searches on a device; on the CPU that is the shortlister itself."""
+        if is_cpu(device):
+            return self
+        return DeviceExactShortlister(self, device)
 
     def save(self, folder: Path) -> None:
         save_parts(folder, "exact", {}, {"W": self.W, "bias": self.bias})

@@ -6,9 +6,10 @@ graph G [M, M], where top-beam keeps the `beam` largest entries of each row:
     mode "code" (the authors' code)    P / 2 + top-beam(P G) / 2
     mode "paper" (the paper)           top-beam(P G^T)
 
-This file has all of GAME's arithmetic. `Game` reranks finished predictions, of any method, by these two formulas
-(`_rerank_row`). For labels, the paper spreads classifiers' probabilities within a point's shortlist, before it
-multiplies them by the probabilities of clusters; that is `spread_in_shortlist`, which `predictors/beam.py` calls.
+This file has all of GAME's arithmetic on the CPU; `device/game.py` has it for GPUs. `Game` reranks finished
+predictions, of any method, by these two formulas (`_rerank_row`). For labels, the paper spreads classifiers'
+probabilities within a point's shortlist, before it multiplies them by the probabilities of clusters; that is
+`spread_in_shortlist`, which `predictors/beam.py` calls.
 """
 
 from __future__ import annotations
@@ -153,7 +154,7 @@ class Game:
         return arrays_of(self.graph)
 
     @cached_property
-    def _multiplier(self) -> CsrArrays:
+    def multiplier(self) -> CsrArrays:
         """The matrix by which P is multiplied: G or its transpose."""
         if self.mode == "code":
             return self.graph_arrays
@@ -173,7 +174,7 @@ class Game:
         kept_share = 0.5 if self.mode == "code" else 0.0
         _rerank_rows(
             P,
-            self._multiplier,
+            self.multiplier,
             self.beam,
             np.float32(kept_share),
             result.indices,

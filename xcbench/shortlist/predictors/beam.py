@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import torch
 from numba import njit
 
 from xcbench.data import TopK
@@ -22,6 +23,8 @@ from xcbench.kernels.selection import key_of, write_best
 from xcbench.shortlist.beam import BeamShortlister, max_members
 from xcbench.shortlist.blocks import BYTES_PER_PLACE, empty_topk, search_memory, topk_in_blocks
 from xcbench.shortlist.contract import Vectors, as_bias, as_matrix, load_parts, save_parts
+from xcbench.shortlist.device.beam import DeviceBeamPredictor
+from xcbench.shortlist.device.blocks import is_cpu
 from xcbench.shortlist.game import Game, game_from_parts, game_to_parts, spread_in_shortlist
 
 
@@ -144,6 +147,12 @@ class BeamPredictor:
             result.scores,
         )
         return result
+
+    def to(self, device: str | torch.device) -> BeamPredictor | DeviceBeamPredictor:
+        """Return a copy that predicts on a device; on the CPU that is the predictor itself."""
+        if is_cpu(device):
+            return self
+        return DeviceBeamPredictor(self, device)
 
     def save(self, folder: Path) -> None:
         game_settings, arrays = game_to_parts(self.game)

@@ -20,6 +20,8 @@ from xcbench.kernels.arrays import Floats
 from xcbench.kernels.csr import SparseRows
 from xcbench.nn import GatedBlock, ResidualBlock, weighted_sums
 from xcbench.shortlist.contract import Vectors
+from xcbench.shortlist.device.blocks import is_cpu
+from xcbench.shortlist.device.cascade import DeviceCascade, DeviceEncoder
 from xcbench.shortlist.predictors.beam import BeamPredictor
 from xcbench.shortlist.predictors.shortlist import ShortlistPredictor
 
@@ -35,6 +37,9 @@ class Ranker(Protocol):
 
     def save(self, folder: Path) -> None:
         """Write the parameters to a new folder."""
+
+    def to(self, device: str | torch.device) -> Ranker:
+        """Return a copy that predicts on a device."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +66,12 @@ class FixedEncoder:
             part = slice(start, start + POINTS_AT_ONCE)
             x[part] = self.of_embedded(embed(X[part], self.E))
         return x
+
+    def to(self, device: str | torch.device) -> FixedEncoder | DeviceEncoder:
+        """Return a copy that encodes on a device; on the CPU that is the encoder itself."""
+        if is_cpu(device):
+            return self
+        return DeviceEncoder(self, device)
 
     @torch.no_grad()
     def of_embedded(self, r: Tensor) -> Floats:
@@ -133,6 +144,12 @@ class CascadePredictor:
         first_x = self.first.of_embedded(first_r)
         second_x = self.second.of_embedded(second_r)
         return self.ranker.predict(first_x, second_x, k)
+
+    def to(self, device: str | torch.device) -> CascadePredictor | DeviceCascade:
+        """Return a copy that predicts on a device; on the CPU that is the predictor itself."""
+        if is_cpu(device):
+            return self
+        return DeviceCascade(self, device)
 
     def save(self, folder: Path) -> None:
         arrays = _named_arrays("first", self.first)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import torch
 from numba import njit
 
 from xcbench.data import TopK
@@ -18,6 +19,8 @@ from xcbench.kernels.selection import key_of, write_best
 from xcbench.shortlist.beam import sigmoid
 from xcbench.shortlist.blocks import empty_topk, topk_in_blocks
 from xcbench.shortlist.contract import Shortlister, Vectors, as_bias, as_matrix, load_parts, save_parts
+from xcbench.shortlist.device.blocks import is_cpu
+from xcbench.shortlist.device.shortlist import DeviceShortlistPredictor
 from xcbench.shortlist.load import load_shortlister
 
 MIN_BLOCKS = 64
@@ -137,6 +140,12 @@ class ShortlistPredictor:
         logits = shortlist_logits(X_labels, self.W, shortlist.indices, self.bias)
         scores = sigmoid(logits) * np.clip(shortlist.scores, 0, 1)
         return rank_shortlist(shortlist.indices, scores, k)
+
+    def to(self, device: str | torch.device) -> ShortlistPredictor | DeviceShortlistPredictor:
+        """Return a copy that predicts on a device; on the CPU that is the predictor itself."""
+        if is_cpu(device):
+            return self
+        return DeviceShortlistPredictor(self, device)
 
     def save(self, folder: Path) -> None:
         with atomic_folder(folder) as part:
