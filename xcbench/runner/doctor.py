@@ -2,7 +2,7 @@
 
 Each method is trained on either device with the same seed, on two datasets. On toy data devices differ by rounding
 only, so that labels and scores must be nearly the same. On a slice of real data rounding grows from step to step, until
-a label falls into another cluster: there the figures must agree, and most labels. That training is also timed.
+a label falls into another cluster: there the figures must agree, and some labels. That training is also timed.
 
 The tolerances were measured: two trainings whose parameters start a millionth apart stay far within them, and
 parameters that are 30% off do not.
@@ -53,7 +53,7 @@ class Tolerance:
 
 
 ON_TOY_DATA = Tolerance(same_labels=0.95, scores=0.01, figures=2.0)
-ON_REAL_DATA = Tolerance(same_labels=0.6, scores=math.inf, figures=3.0)
+ON_REAL_DATA = Tolerance(same_labels=0.3, scores=math.inf, figures=3.0)
 
 _PLACES = 5
 _TOY_EPOCHS = 3
