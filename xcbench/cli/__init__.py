@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import cyclopts
 
 from xcbench import __version__
-from xcbench.cli import cache, check, compare, data, evaluate, graph, listing, predict, run, table
+from xcbench.cli import cache, check, compare, data, doctor, evaluate, graph, listing, predict, run, table
 from xcbench.errors import XCBenchError
 
 app = cyclopts.App(
@@ -26,6 +26,7 @@ app.command(predict.predict)
 app.command(evaluate.evaluate)
 app.command(compare.compare)
 app.command(check.check)
+app.command(doctor.doctor)
 app.command(graph.graph)
 app.command(cache.app)
 app.command(table.table)
