@@ -29,7 +29,7 @@ from xcbench.labels.clustering import balanced_clusters, cluster_count
 from xcbench.labels.meta_labels import meta_targets
 from xcbench.labels.normalise import by_row
 from xcbench.labels.walk import random_walk_graph
-from xcbench.nn import FreeLabels, SpectralWeight, TokenEmbeddings
+from xcbench.nn import FreeLabels, SpectralWeight, TokenEmbeddings, weighted_sums
 from xcbench.nn.blocks import embedded
 from xcbench.nn.dropout import first_point, relu_dropout
 from xcbench.plugins import (
@@ -48,7 +48,7 @@ from xcbench.shortlist import HNSWShortlister, blend, divide_by_best
 from xcbench.shortlist.beam import sigmoid
 from xcbench.shortlist.packing import pack, unpack
 from xcbench.shortlist.predictors import as_array, shortlist_logits
-from xcbench.shortlist.predictors.cascade import embed
+from xcbench.shortlist.predictors.cascade import embed, predict_in_parts
 from xcbench.train import (
     Candidates,
     Points,
@@ -177,16 +177,31 @@ class AstecPredictor(Predictor):
         self.top = top
 
     def predict(self, X: sp.csr_array, k: int) -> TopK:
+        return predict_in_parts(X, lambda part: self._predict_part(part, k))
+
+    def _predict_part(self, X: sp.csr_array, k: int) -> TopK:
         f = coarse(X, self.arrays["E"])
         near = self.neighbours.shortlist(f, self.top)
-        logits = shortlist_logits(self.fine(f), self.arrays["W"], near.indices, self.arrays["bias"])
-        classified = TopK.of(near.indices, sigmoid(logits))
-        return blend([divide_by_best(classified), divide_by_best(near)], k, [self.beta, 1 - self.beta])
+        return self.combined(near, self.logits(f, near.indices), k)
+
+    def logits(self, f: Floats, labels: Ints) -> Floats:
+        """The classifiers' logits of the labels in each point's shortlist."""
+        return shortlist_logits(self.fine(f), self.arrays["W"], labels, self.arrays["bias"])
 
     def fine(self, f: Floats) -> Floats:
         """f + ReLU(R f + b)."""
         x: Floats = f + np.maximum(f @ self.arrays["R"].T + self.arrays["b"], 0)
         return x
+
+    def combined(self, near: TopK, logits: Floats, k: int) -> TopK:
+        """The k best labels by both scores."""
+        classified = TopK.of(near.indices, sigmoid(logits))
+        return blend([divide_by_best(classified), divide_by_best(near)], k, [self.beta, 1 - self.beta])
+
+    def to(self, device: str) -> AstecPredictor | AstecOnDevice:
+        if torch.device(device).type == "cpu":
+            return self
+        return AstecOnDevice(self, device)
 
     def save(self, folder: Path) -> None:
         values = {
@@ -204,6 +219,28 @@ class AstecPredictor(Predictor):
         values = load_values(folder)
         neighbours = Neighbours.of(values, values["centroid_weight"])
         return cls(values["arrays"], neighbours, values["beta"], values["top"])
+
+
+class AstecOnDevice:
+    """The same, with encoder and classifiers on a device. The nearest neighbours are searched on the CPU."""
+
+    def __init__(self, source: AstecPredictor, device: str) -> None:
+        self.source = source
+        self.tables = {name: torch.from_numpy(array).to(device) for name, array in source.arrays.items()}
+
+    def predict(self, X: sp.csr_array, k: int) -> TopK:
+        return predict_in_parts(X, lambda part: self._predict_part(part, k))
+
+    @torch.no_grad()
+    def _predict_part(self, X: sp.csr_array, k: int) -> TopK:
+        f = torch.relu(weighted_sums(SparseRows.of(X), self.tables["E"]))
+        fine = f + torch.relu(linear(f, self.tables["R"], self.tables["b"]))
+        near = self.source.neighbours.shortlist(f.cpu().numpy(), self.source.top)
+        logits = shortlist_logits(fine, self.tables["W"], near.indices, self.tables["bias"])
+        return self.source.combined(near, logits, k)
+
+    def save(self, folder: Path) -> None:
+        self.source.save(folder)
 
 
 def coarse(X: sp.csr_array, E: Floats) -> Floats:

@@ -305,7 +305,8 @@ def extreme(work: StageWork[DecafConfig]) -> Values:
     points = learnable(data.train)
     E = TokenEmbeddings.of(work[surrogate]["E"] if module2["E"] is None else module2["E"])
     first_encoder = FixedEncoder(**module2["encoder"], E=as_array(E.weight))
-    candidates = training_candidates(c, trained_shortlister(c, module2), first_encoder(points.X))
+    x = first_encoder.to(work.device)(points.X)
+    candidates = training_candidates(c, trained_shortlister(c, module2), x, work.device)
 
     dropout = c.extreme.dropout
     labels = label_classifiers(E, data.Z, L, dropout, c.classifier, c.free_start, c.freeze)
@@ -331,11 +332,12 @@ def trained_shortlister(c: DecafConfig, module2: Values) -> Shortlister:
     return dataclasses.replace(found, beam=beam)
 
 
-def training_candidates(c: DecafConfig, found: Shortlister, x: Floats) -> Candidates:
+def training_candidates(c: DecafConfig, found: Shortlister, x: Floats, device: str) -> Candidates:
     """The labels against which each training point is ranked in Module IV."""
     if isinstance(found, BeamShortlister):
         members = SparseRows.of(found.clustering.to_csr().T.tocsr())
-        return Candidates(found.clusters(x).indices, members, c.force_positives)
+        clusters = found.to(device).clusters(x)
+        return Candidates(clusters.indices, members, c.force_positives)
     labels = found.shortlist(x, min(c.shortlist_length, found.label_count)).indices
     return Candidates.of_labels(labels, found.label_count, c.force_positives)
 

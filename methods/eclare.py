@@ -316,6 +316,7 @@ def training_candidates(
     points: Split,
     shortlister: Values,
     G: sp.csr_array,
+    device: str = "cpu",
 ) -> Candidates:
     """The labels against which each training point is ranked in Module IV."""
     label_count = G.shape[0]
@@ -324,11 +325,12 @@ def training_candidates(
         return Candidates.of_labels(TopK.from_csr(near).indices, label_count)
 
     beam = cluster_beam(c, shortlister)
-    encoder = FixedEncoder(**shortlister["encoder"], E=as_array(E.weight))
+    encoder = FixedEncoder(**shortlister["encoder"], E=as_array(E.weight)).to(device)
     members = beam.clustering.to_csr().T.tocsr()
     if c.expand:
         members = (members @ G).tocsr()
-    return Candidates(beam.clusters(encoder(points.X)).indices, SparseRows.of(members))
+    clusters = beam.to(device).clusters(encoder(points.X))
+    return Candidates(clusters.indices, SparseRows.of(members))
 
 
 # Section 3.5: training in four modules.
@@ -439,7 +441,7 @@ def extreme(work: StageWork[EclareConfig]) -> Values:
 
     dropout = c.extreme.dropout
     documents, X = document_side(ResidualBlock(c.dim, dropout), E, train_points.X, c.freeze)
-    candidates = training_candidates(c, E, train_points, found, G)
+    candidates = training_candidates(c, E, train_points, found, G, work.device)
     points = Points(X, targets_of(train_points), candidates)
     labels = label_classifiers(c, E, data.Z, G, dropout)
     task = RankShortlist(documents, labels, c.reduction)

@@ -7,6 +7,7 @@ against all labels of the batch: those of other points and, from the second roun
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import scipy.sparse as sp
@@ -30,7 +31,7 @@ from xcbench.plugins import (
     register_method,
     stage,
 )
-from xcbench.shortlist import exact_topk
+from xcbench.shortlist import Vectors, exact_topk
 from xcbench.train import Batch, Candidates, Points, Schedule, Training, train
 
 
@@ -114,7 +115,7 @@ def towers(work: StageWork[SiameseConfig]) -> Values:
         train(module, Points(X, Y, candidates), settings, work, f"round {number + 1}")
         if c.hard:
             vectors = module.embed(SparseRows.of(X))
-            labels = module.embed(module.Z)
+            labels = torch.from_numpy(module.embed(module.Z)).to(work.device)
             hard_negatives = exact_topk(vectors, labels, c.hard).indices
 
     return {
@@ -132,11 +133,34 @@ class SiamesePredictor(SavedByArguments, Predictor):
         self.tau = tau
 
     def predict(self, X: sp.csr_array, k: int) -> TopK:
+        return self.predict_among(self.labels, X, k)
+
+    def predict_among(self, labels: Vectors, X: sp.csr_array, k: int) -> TopK:
+        """Predict by the labels' vectors as they are given, which may live on a device."""
         vectors = normalize(torch.from_numpy(X @ self.E), dim=1).numpy()
-        best = exact_topk(vectors, self.labels, k)
+        best = exact_topk(vectors, labels, k)
         # As in the loss, but for the sum over all labels: 1 for the same direction, and never negative.
         scores = np.exp((best.scores - 1) / self.tau)
         return TopK.of(best.indices, scores)
+
+    def to(self, device: str) -> SiamesePredictor | SiameseOnDevice:
+        if torch.device(device).type == "cpu":
+            return self
+        return SiameseOnDevice(self, device)
+
+
+class SiameseOnDevice:
+    """The same, with the labels on a device, where the search happens."""
+
+    def __init__(self, source: SiamesePredictor, device: str) -> None:
+        self.source = source
+        self.labels = torch.from_numpy(source.labels).to(device)
+
+    def predict(self, X: sp.csr_array, k: int) -> TopK:
+        return self.source.predict_among(self.labels, X, k)
+
+    def save(self, folder: Path) -> None:
+        self.source.save(folder)
 
 
 @register_method("siamese")

@@ -33,6 +33,7 @@ from xcbench.plugins import (
 )
 from xcbench.shortlist import HNSWShortlister
 from xcbench.shortlist.predictors import ShortlistPredictor
+from xcbench.shortlist.predictors.cascade import Ranker
 
 from ._libraries import read_files, write_files
 
@@ -126,13 +127,16 @@ def _examples(Y: sp.csr_array, shortlists: TopK) -> Examples:
 class SlicePredictor(Predictor):
     """The map from words to vectors, and what predicts from vectors."""
 
-    def __init__(self, words: Floats, ranker: ShortlistPredictor) -> None:
+    def __init__(self, words: Floats, ranker: Ranker) -> None:
         self.words = words
         self.ranker = ranker
 
     def predict(self, X: sp.csr_array, k: int) -> TopK:
         vectors = dense_vectors(X, self.words)
         return self.ranker.predict(vectors, vectors, k)
+
+    def to(self, device: str) -> SlicePredictor:
+        return SlicePredictor(self.words, self.ranker.to(device))
 
     def save(self, folder: Path) -> None:
         save_values(folder, {"words": self.words})

@@ -43,7 +43,8 @@ class Predictor(Protocol):
     """A trained model. It is saved in one folder and needs nothing of the training data.
 
     A method's own predictor is a subclass; predictors of the core (`xcbench.shortlist.predictors`) have the same
-    methods.
+    methods. A predictor that can compute on a GPU also has the method of `MovablePredictor`; all others predict on the
+    CPU, whichever device a run has.
     """
 
     @abstractmethod
@@ -58,6 +59,27 @@ class Predictor(Protocol):
     @abstractmethod
     def load(cls, folder: Path) -> Predictor:
         """What `save` wrote. Nothing in the folder may run code: arrays, tensors and JSON, never a pickle."""
+
+
+class PlacedPredictor(Protocol):
+    """A predictor wherever its tables live. It is saved from there, but loaded by the type that it came from."""
+
+    def predict(self, X: sp.csr_array, k: int) -> TopK:
+        """The k best labels of each row of X, in main memory."""
+
+    def save(self, folder: Path) -> None:
+        """Write what the predictor on the CPU would write."""
+
+
+@runtime_checkable
+class MovablePredictor(Protocol):
+    """A predictor that can compute on a device."""
+
+    def to(self, device: str) -> PlacedPredictor:
+        """A copy whose tables live on the device (`cuda`, `cuda:1` ...); for `cpu`, the predictor itself.
+
+        Its predictions are those of the CPU up to the rounding of float32.
+        """
 
 
 @runtime_checkable

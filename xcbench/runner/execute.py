@@ -222,10 +222,11 @@ def _compute(resolved: ResolvedRun, context: RunContext, threads: int, in_parall
 
     test = resolved.data.test
     k = min(PREDICTIONS_PER_POINT, model.label_count)
+    predictor = model.to(context.device)
     # The first call compiles kernels or reads them from disk, which is no part of what a point costs.
-    model.predict(test.X[:1], k, None if test.titles is None else test.titles[:1])
+    predictor.predict(test.X[:1], k, None if test.titles is None else test.titles[:1])
     with Meter() as predicting:
-        predictions = model.predict(test.X, k, test.titles)
+        predictions = predictor.predict(test.X, k, test.titles)
     return _Outcome(model, predictions, measure(predictions, resolved.data), training, predicting)
 
 

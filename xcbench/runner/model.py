@@ -5,6 +5,7 @@ It needs neither the training data nor the dataset's folder, so a record can be 
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import logging
 from collections.abc import Sequence
@@ -20,7 +21,7 @@ from xcbench.data.text import TextEncoder
 from xcbench.errors import DataError, InputError, XCBenchError
 from xcbench.plugins import registry
 from xcbench.plugins.codec import load_values, save_values
-from xcbench.plugins.contract import Method, Predictor, Rescorer, TextPredictor
+from xcbench.plugins.contract import Method, MovablePredictor, PlacedPredictor, Predictor, Rescorer, TextPredictor
 from xcbench.runner.store import Record
 from xcbench.shortlist import blend
 
@@ -34,7 +35,7 @@ _MIN_DEPTH = 100
 class Model:
     """Predicts from rows of X, from titles, or from both, depending on what its predictors read."""
 
-    members: tuple[Predictor, ...]
+    members: tuple[PlacedPredictor, ...]
     """One predictor per ensemble member; their scores are averaged."""
     label_count: int
     rescorer: Rescorer | None = None
@@ -42,6 +43,17 @@ class Model:
     encoder: TextEncoder | None = None
     """Turns text into rows of X; None if the features were not made of text."""
     label_titles: TextColumn | None = None
+
+    def to(self, device: str) -> Model:
+        """Return a model whose members predict on a device, as far as they can. Rescorers stay on the CPU.
+
+        Parameters
+        ----------
+        device
+            `cpu`, `cuda`, `cuda:1` ...: what torch calls it.
+        """
+        members = tuple(_on_device(member, device) for member in self.members)
+        return dataclasses.replace(self, members=members)
 
     def predict(self, X: sp.csr_array, k: int, titles: Sequence[str] | None = None) -> TopK:
         """Return the k best labels per row.
@@ -88,7 +100,7 @@ class Model:
         no_features = sp.csr_array((len(titles), 0))
         return self.predict(no_features, k, titles)
 
-    def _predict_member(self, member: Predictor, X: sp.csr_array, k: int, titles: Sequence[str] | None) -> TopK:
+    def _predict_member(self, member: PlacedPredictor, X: sp.csr_array, k: int, titles: Sequence[str] | None) -> TopK:
         if not isinstance(member, TextPredictor):
             predictions = member.predict(X, k)
         elif titles is None:
@@ -173,6 +185,12 @@ def _load(
         encoder=encoder,
         label_titles=labels["titles"],
     )
+
+
+def _on_device(member: PlacedPredictor, device: str) -> PlacedPredictor:
+    if isinstance(member, MovablePredictor):
+        return member.to(device)
+    return member
 
 
 def _warn_of_unknown_words(X: sp.csr_array, titles: Sequence[str]) -> None:

@@ -42,7 +42,7 @@ def train(resolved: ResolvedRun, context: RunContext, retraining: ParallelRetrai
     if reranker is None:
         return model
 
-    method = _TrainedMethod(model, resolved, context, retraining)
+    method = _TrainedMethod(model.to(context.device), resolved, context, retraining)
     rescorer = reranker.fit(data, context.owned_by(reranker), method)
     return dataclasses.replace(model, rescorer=rescorer)
 
@@ -101,7 +101,8 @@ def _train_on(data: Dataset, resolved: ResolvedRun, context: RunContext) -> tupl
     resolved = dataclasses.replace(resolved, data=data)
     with context.on_other_data(data) as other:
         seen = augmented(resolved, other)
-        return seen, _fit_members(resolved, seen, other)
+        model = _fit_members(resolved, seen, other)
+        return seen, model.to(context.device)
 
 
 def _fit_members(resolved: ResolvedRun, data: Dataset, context: RunContext) -> Model:

@@ -4,6 +4,7 @@
   and `tree` (label trees). `load` and `packing` read and store any of them.
 - `game`: ECLARE's reranking along a graph, GAME. All of its arithmetic is there.
 - `predictors`: what trained methods predict with.
+- `device`: search and prediction on a GPU, which `to(device)` of the above returns.
 - `blend` combines predictions, `recall` measures shortlists, `sparse_topk` searches by sparse products, and `blocks`
   spreads points over threads and estimates memory.
 

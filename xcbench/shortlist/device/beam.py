@@ -11,7 +11,7 @@ from torch import Tensor
 from xcbench.data import TopK
 from xcbench.errors import InputError
 from xcbench.shortlist.contract import Vectors
-from xcbench.shortlist.device.blocks import row_blocks, topk_from_device, upload, upload_ids, vectors_on
+from xcbench.shortlist.device.blocks import BYTES_PER_ID, row_blocks, topk_from_device, upload, upload_ids, vectors_on
 from xcbench.shortlist.device.game import DeviceGame, DeviceSpread
 from xcbench.shortlist.device.rows import list_entries, longest_listing
 from xcbench.shortlist.device.search import row_logits, search
@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     from xcbench.shortlist.beam import BeamShortlister
     from xcbench.shortlist.game import Game
     from xcbench.shortlist.predictors.beam import BeamPredictor
-
-BYTES_PER_LABEL = 8
-"""Of the largest tensors here: positions, labels and keys."""
 
 
 class DeviceBeamShortlister:
@@ -80,7 +77,7 @@ class DeviceBeamShortlister:
         clusters = self.clusters_of_block(X)
         length = longest_listing(self.indptr, clusters.labels)
         parts = []
-        for block in row_blocks(len(X), BYTES_PER_LABEL * length):
+        for block in row_blocks(len(X), BYTES_PER_ID * length):
             listing = list_entries(self.indptr, clusters.labels[block], length)
             labels = self.members[listing.entries].masked_fill_(~listing.is_entry, -1)
             probabilities = clusters.scores[block].gather(1, listing.places)
@@ -144,7 +141,7 @@ class DeviceBeamPredictor:
         """Return the k best of sigma(cluster) * sigma(label), or sigma(cluster) * spread(sigma(label))."""
         length = longest_listing(self.shortlister.indptr, clusters.labels)
         parts = []
-        for block in row_blocks(len(X), BYTES_PER_LABEL * length):
+        for block in row_blocks(len(X), BYTES_PER_ID * length):
             listing = list_entries(self.shortlister.indptr, clusters.labels[block], length)
             labels = self.shortlister.members[listing.entries].masked_fill_(~listing.is_entry, -1)
             probabilities = row_logits(X[block], self.W, self.bias, listing.entries).sigmoid_()

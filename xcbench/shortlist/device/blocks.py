@@ -18,10 +18,13 @@ from xcbench.shortlist.contract import Vectors, check_vectors
 from xcbench.shortlist.device.selection import Found
 
 BYTES_AT_ONCE = 1 << 27
-"""The size of the largest intermediate tensor; about eight of that size exist at a time.
+"""The size of the largest intermediate tensor. All that exist at a time have up to twelve times as many bytes.
 
 What a single point needs is the lower limit: a row of keys for its shortlist, or for the neighbours of its labels.
 """
+
+BYTES_PER_ID = 8
+"""Of the largest tensors per label or entry: ids, positions and keys."""
 
 POINTS_AT_ONCE = 1 << 12
 """How many points are on the device at a time."""
@@ -81,6 +84,13 @@ def vectors_on(X: Vectors, device: str | torch.device, width: int | None = None)
         X = torch.from_numpy(np.ascontiguousarray(X, np.float32))
     check_vectors(X.shape, width)
     return X.detach().to(device, torch.float32)
+
+
+def bias_on(bias: Vectors | None, device: str | torch.device, count: int) -> Tensor:
+    """Return the biases of `count` classifiers on a device: an empty tensor where there are none."""
+    if bias is None or len(bias) == 0:
+        return torch.empty(0, device=device)
+    return vectors_on(bias.reshape(1, -1), device, count)[0]
 
 
 def row_blocks(count: int, bytes_per_row: int) -> Iterator[slice]:

@@ -7,15 +7,12 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from xcbench.shortlist.device.blocks import DeviceCsr, row_blocks
+from xcbench.shortlist.device.blocks import BYTES_PER_ID, DeviceCsr, row_blocks
 from xcbench.shortlist.device.rows import keys_of_sums, list_entries, longest_listing, row_sizes, sum_runs
 from xcbench.shortlist.device.selection import Found, largest, unpacked
 
 if TYPE_CHECKING:
     from xcbench.shortlist.game import Game
-
-BYTES_PER_ENTRY = 8
-"""Of the largest tensors here: labels, positions and keys."""
 
 
 class DeviceGame:
@@ -45,7 +42,7 @@ class DeviceGame:
 
         length = longest_listing(self.multiplier.indptr, sources)
         parts = []
-        for block in row_blocks(len(sources), BYTES_PER_ENTRY * length):
+        for block in row_blocks(len(sources), BYTES_PER_ID * length):
             part = Found(raised.labels[block], raised.scores[block])
             parts.append(self._keys(part, sources[block], length))
         result = unpacked(torch.cat(parts))
@@ -97,7 +94,7 @@ class DeviceSpread:
         """
         length = longest_listing(self.graph.indptr, labels)
         raised = probabilities**self.power
-        blocks = row_blocks(len(labels), BYTES_PER_ENTRY * length)
+        blocks = row_blocks(len(labels), BYTES_PER_ID * length)
         parts = [self._sums(labels[block], raised[block], length) for block in blocks]
         return torch.cat(parts) ** (1 / self.power)
 

@@ -6,14 +6,24 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import embedding
 
 from xcbench.data import TopK
+from xcbench.kernels.arrays import Floats, Ints
 from xcbench.shortlist.contract import Vectors
 from xcbench.shortlist.device import blocks
-from xcbench.shortlist.device.blocks import row_blocks, topk_from_device, upload, vectors_on
+from xcbench.shortlist.device.blocks import (
+    BYTES_PER_ID,
+    bias_on,
+    row_blocks,
+    topk_from_device,
+    upload,
+    upload_ids,
+    vectors_on,
+)
 from xcbench.shortlist.device.selection import NO_KEY, Found, keys_of, largest, unpacked
 
 if TYPE_CHECKING:
@@ -35,9 +45,7 @@ def topk_on_device(X: Vectors, W: Tensor, k: int, bias: Vectors | None) -> TopK:
         [L] numbers, an empty array, or None.
     """
     W = vectors_on(W, W.device)
-    biases = W.new_empty(0)
-    if bias is not None and len(bias):
-        biases = vectors_on(bias.reshape(1, -1), W.device, len(W))[0]
+    biases = bias_on(bias, W.device, len(W))
 
     def search_block(block: slice) -> Found:
         return search(vectors_on(X[block], W.device, W.shape[1]), W, biases, k)
@@ -48,7 +56,7 @@ def topk_on_device(X: Vectors, W: Tensor, k: int, bias: Vectors | None) -> TopK:
 def search(X: Tensor, W: Tensor, bias: Tensor, k: int) -> Found:
     """Do the same for one block of points on the device, without an n x L matrix of scores. nan is never found."""
     best = torch.empty((len(X), 0), dtype=torch.int64, device=X.device)
-    for columns in row_blocks(len(W), best.element_size() * len(X)):
+    for columns in row_blocks(len(W), BYTES_PER_ID * len(X)):
         scores = X @ W[columns].T
         if len(bias):
             scores += bias[columns]
@@ -85,6 +93,32 @@ def row_logits(X: Tensor, W: Tensor, bias: Tensor, rows: Tensor) -> Tensor:
             logits[points, columns] = torch.bmm(vectors, x).squeeze(2)
     if len(bias):
         logits += bias[rows]
+    return logits
+
+
+def logits_on_device(X: Vectors, W: Tensor, labels: Ints, bias: Vectors | None) -> Floats:
+    """Return <x, w_l> + bias_l for the labels l of each point's shortlist, computed where W lives.
+
+    Parameters
+    ----------
+    X
+        [n, D] vectors, in main memory or on the device.
+    W
+        [L, D] classifiers on a device.
+    labels
+        [n, k] label ids. Places without a label (-1) get -inf.
+    bias
+        [L] numbers, an empty array, or None.
+    """
+    W = vectors_on(W, W.device)
+    biases = bias_on(bias, W.device, len(W))
+    logits = np.empty(labels.shape, np.float32)
+    for start in range(0, len(labels), blocks.POINTS_AT_ONCE):
+        block = slice(start, start + blocks.POINTS_AT_ONCE)
+        x = vectors_on(X[block], W.device, W.shape[1])
+        rows = upload_ids(labels[block], W.device)
+        values = row_logits(x, W, biases, rows.clamp(min=0))
+        logits[block] = values.masked_fill_(rows < 0, -math.inf).cpu().numpy()
     return logits
 
 

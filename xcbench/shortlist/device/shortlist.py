@@ -10,15 +10,12 @@ from torch import Tensor
 
 from xcbench.data import TopK
 from xcbench.shortlist.contract import Shortlister, Vectors
-from xcbench.shortlist.device.blocks import row_blocks, topk_from_device, upload, upload_ids, vectors_on
+from xcbench.shortlist.device.blocks import BYTES_PER_ID, row_blocks, topk_from_device, upload, upload_ids, vectors_on
 from xcbench.shortlist.device.search import row_logits
 from xcbench.shortlist.device.selection import Found, keys_of, largest, unpacked
 
 if TYPE_CHECKING:
     from xcbench.shortlist.predictors.shortlist import ShortlistPredictor
-
-BYTES_PER_LABEL = 8
-"""Of the largest tensors here: labels and keys."""
 
 
 @runtime_checkable
@@ -74,7 +71,7 @@ class DeviceShortlistPredictor:
         """Do the same for one block of points on the device."""
         shortlist = self._shortlist(X_shortlist)
         parts = []
-        for block in row_blocks(len(X_labels), BYTES_PER_LABEL * self.length):
+        for block in row_blocks(len(X_labels), BYTES_PER_ID * self.length):
             labels = shortlist.labels[block]
             logits = row_logits(X_labels[block], self.W, self.bias, labels.clamp(min=0))
             scores = logits.sigmoid_() * shortlist.scores[block].clamp(0, 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -100,6 +101,23 @@ def as_array(parameter: Tensor) -> Floats:
     return parameter.detach().cpu().numpy()
 
 
+def predict_in_parts(X: sp.csr_array, predict: Callable[[sp.csr_array], TopK]) -> TopK:
+    """Predict `POINTS_AT_ONCE` points at a time.
+
+    Parameters
+    ----------
+    X
+        [n, V] the points.
+    predict
+        Returns the predictions for some rows of X.
+    """
+    starts = range(0, max(X.shape[0], 1), POINTS_AT_ONCE)  # at least one part, also where there are no points
+    parts = [predict(X[start : start + POINTS_AT_ONCE]) for start in starts]
+    indices = np.concatenate([part.indices for part in parts])
+    scores = np.concatenate([part.scores for part in parts])
+    return TopK(indices, scores)
+
+
 @torch.no_grad()
 def embed(X: sp.csr_array, E: Floats) -> Tensor:
     """Return E x [n, D] for the rows x of X [n, V]."""
@@ -130,11 +148,7 @@ class CascadePredictor:
 
     def predict(self, X: sp.csr_array, k: int) -> TopK:
         """Return the k best labels per point of X [n, V]."""
-        starts = range(0, max(X.shape[0], 1), POINTS_AT_ONCE)  # at least one part, also where there are no points
-        parts = [self._predict_part(X[start : start + POINTS_AT_ONCE], k) for start in starts]
-        indices = np.concatenate([part.indices for part in parts])
-        scores = np.concatenate([part.scores for part in parts])
-        return TopK(indices, scores)
+        return predict_in_parts(X, lambda part: self._predict_part(part, k))
 
     def _predict_part(self, X: sp.csr_array, k: int) -> TopK:
         first_r = embed(X, self.first.E)

@@ -20,6 +20,7 @@ from xcbench.shortlist.beam import sigmoid
 from xcbench.shortlist.blocks import empty_topk, topk_in_blocks
 from xcbench.shortlist.contract import Shortlister, Vectors, as_bias, as_matrix, load_parts, save_parts
 from xcbench.shortlist.device.blocks import is_cpu
+from xcbench.shortlist.device.search import logits_on_device
 from xcbench.shortlist.device.shortlist import DeviceShortlistPredictor
 from xcbench.shortlist.load import load_shortlister
 
@@ -40,12 +41,16 @@ def shortlist_logits(
     X
         [n, D] vectors, one per point.
     W
-        [L, D] classifiers, one per label.
+        [L, D] classifiers, one per label. Where they are a tensor on another device than the CPU, the products are
+        computed there.
     labels
         [n, k] label ids. Places without a label (-1) get -inf.
     bias
         [L] numbers, one per label, or None.
     """
+    if isinstance(W, torch.Tensor) and not is_cpu(W.device):
+        return logits_on_device(X, W, labels, bias)
+
     W = as_matrix(W)
     X = as_matrix(X, W.shape[1])
     biases = as_bias(bias, len(W))
