@@ -1,0 +1,284 @@
+"""A device that does not exist, in place of a GPU: its tensors hold CPU data and behave as a GPU's tensors would.
+
+- They say that they are on another device, and cannot be combined with tensors of the CPU.
+- Every copy between the CPU and the device, and every operation for which the CPU would wait for a GPU, is recorded
+  with the line of ours that caused it.
+
+Use it as a context: `with StandInDevice() as device: ...`, and read `device.events`. The context makes
+`tensor.to(DEVICE)` and `torch.zeros(3, device=DEVICE)` work; outside of it, only the tensors made in it do.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, ClassVar, Literal, NamedTuple
+
+import pytest
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_flatten, tree_map
+from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
+
+_setup_privateuseone_for_python_backend("standin")
+
+DEVICE = torch.device("standin", 0)
+
+ROOT = Path(__file__).parents[1]
+OUR_CODE = tuple(f"{ROOT / folder}/" for folder in ("xcbench", "methods"))
+
+aten = torch.ops.aten
+
+WAITS = {
+    aten._local_scalar_dense,  # item(), float(), bool(), int()
+    aten.equal,
+    aten.is_nonzero,
+    aten.nonzero,
+    aten.masked_select,
+    aten._unique2,
+    aten.unique_consecutive,
+    aten.unique_dim,
+    aten.bincount,
+    aten._coalesce,
+}
+"""Operations whose result, or whose result's shape, the CPU has to wait for."""
+
+Kind = Literal["to device", "to host", "wait"]
+
+
+class Event(NamedTuple):
+    """Something that crosses the bus or makes the CPU wait."""
+
+    kind: Kind
+    operation: str
+    line: str  # FILE:LINE of the innermost line of ours on the stack
+    shape: tuple[int, ...] = ()  # of the copied tensor
+    size: int = 0  # its bytes
+
+
+class StandInTensor(torch.Tensor):
+    """A tensor of the stand-in device. `data_on_cpu` holds its values."""
+
+    data_on_cpu: Tensor
+
+    @staticmethod
+    def __new__(cls, data: Tensor) -> StandInTensor:
+        if data.layout == torch.strided:
+            form = {"strides": data.stride(), "storage_offset": data.storage_offset()}
+        else:
+            form = {"layout": data.layout}
+        tensor: StandInTensor = torch.Tensor._make_wrapper_subclass(
+            cls,
+            data.shape,
+            dtype=data.dtype,
+            device=DEVICE,
+            requires_grad=data.requires_grad,
+            **form,
+        )
+        tensor.data_on_cpu = data
+        return tensor
+
+    def __repr__(self, *, tensor_contents: object = None) -> str:
+        return f"StandInTensor({self.data_on_cpu!r})"
+
+    __torch_function__ = torch._C._disabled_torch_function_impl
+
+    @classmethod
+    def __torch_dispatch__(
+        cls,
+        func: Any,
+        types: Sequence[type],
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        return _run(func, args, dict(kwargs or {}))
+
+
+class StandInDevice(TorchDispatchMode):
+    """The device while it is in use, and what has happened on it since."""
+
+    _in_use: ClassVar[list[StandInDevice]] = []
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.events: list[Event] = []
+
+    def __enter__(self) -> StandInDevice:
+        # On one thread, so that the stack of a backward pass shows the line that started it.
+        self._threads = torch.autograd.set_multithreading_enabled(False)
+        self._threads.__enter__()
+        StandInDevice._in_use.append(self)
+        super().__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        super().__exit__(*error)
+        StandInDevice._in_use.remove(self)
+        self._threads.__exit__(*error)
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Sequence[type],
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        return _run(func, args, dict(kwargs or {}))
+
+    def count(self, kind: Kind) -> int:
+        """Return the number of events of a kind."""
+        return sum(event.kind == kind for event in self.events)
+
+    @contextmanager
+    def recording(self) -> Iterator[list[Event]]:
+        """Collect the events of a block in a list of its own."""
+        first = len(self.events)
+        events: list[Event] = []
+        try:
+            yield events
+        finally:
+            events += self.events[first:]
+
+
+def train_on_stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the training loop know a device by the name of `standin`."""
+    from xcbench.train import loop
+
+    resolve = loop.resolve_device
+
+    @functools.wraps(resolve)
+    def resolve_device(requested: str = "auto") -> torch.device:
+        if requested == "standin":
+            return DEVICE
+        return resolve(requested)
+
+    monkeypatch.setattr(loop, "resolve_device", resolve_device)
+
+
+def on_stand_in(tensor: Tensor) -> Tensor:
+    """Return a copy of a CPU tensor on the device. Nothing is recorded."""
+    return StandInTensor(tensor.detach().clone())
+
+
+def on_cpu(tensor: Tensor) -> Tensor:
+    """Return the values of a tensor of either device. Nothing is recorded."""
+    if isinstance(tensor, StandInTensor):
+        return tensor.data_on_cpu
+    return tensor.detach()
+
+
+def _run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Run an operation where its tensors are, after checking and recording what a GPU would."""
+    packet = func.overloadpacket
+    tensors = [value for value in tree_flatten((args, kwargs))[0] if isinstance(value, Tensor)]
+    here = [tensor for tensor in tensors if isinstance(tensor, StandInTensor)]
+    if packet is aten._to_copy:
+        return _copy(func, args, kwargs)
+    if not here and not _is_stand_in(kwargs.get("device")):
+        return func(*args, **kwargs)
+
+    elsewhere = [tensor for tensor in tensors if not isinstance(tensor, StandInTensor)]
+    if here:
+        _check_devices(packet, args, elsewhere)
+    if packet in WAITS or _has_mask(packet, args) or _has_unknown_length(packet, kwargs):
+        _record("wait", packet)
+
+    cpu_args, cpu_kwargs = tree_map(_values, (args, kwargs))
+    if "device" in cpu_kwargs:
+        cpu_kwargs["device"] = torch.device("cpu")
+    result = func(*cpu_args, **cpu_kwargs)
+    if packet is aten._local_scalar_dense:
+        return result
+    if packet is aten.copy_ and not isinstance(args[0], StandInTensor):
+        return args[0]
+    known = {id(tensor.data_on_cpu): tensor for tensor in here}
+    return tree_map(functools.partial(_wrapped, known=known), result)
+
+
+def _copy(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
+    """Run `_to_copy`, the operation behind `to`, `cpu`, `float` and so on."""
+    source = args[0]
+    is_here = isinstance(source, StandInTensor)
+    goes_here = is_here if kwargs.get("device") is None else _is_stand_in(kwargs["device"])
+    if goes_here and not is_here:
+        _record("to device", func.overloadpacket, source)
+    if is_here and not goes_here:
+        _record("to host", func.overloadpacket, source)
+
+    values: Tensor = func(_values(source), **{**kwargs, "device": torch.device("cpu")})
+    if goes_here:
+        return StandInTensor(values)
+    return values
+
+
+def _check_devices(packet: Any, args: tuple[Any, ...], elsewhere: Iterable[Tensor]) -> None:
+    """Raise an error where a GPU would refuse tensors of the CPU, and record those that it would copy."""
+    for tensor in elsewhere:
+        if packet is aten.copy_:
+            goes_here = isinstance(args[0], StandInTensor)
+            _record("to device" if goes_here else "to host", packet, tensor)
+        elif packet in (aten.index, aten.index_put, aten.index_put_) and _is_index(tensor, args):
+            _record("to device", packet, tensor)
+        elif tensor.dim() > 0:
+            raise RuntimeError(f"{packet} was given tensors of two devices, at {_line_of_ours()}")
+
+
+def _is_index(tensor: Tensor, args: tuple[Any, ...]) -> bool:
+    """Whether a tensor is among the indices of an operation whose table is on the device."""
+    return isinstance(args[0], StandInTensor) and any(tensor is index for index in args[1])
+
+
+def _has_mask(packet: Any, args: tuple[Any, ...]) -> bool:
+    """Whether the operation selects entries by a mask: then the CPU waits to know how many there are."""
+    if packet not in (aten.index, aten.index_put, aten.index_put_):
+        return False
+    masks = [index for index in args[1] if index is not None and index.dtype == torch.bool]
+    if packet is aten.index or (len(args) > 3 and args[3]):
+        return bool(masks)
+    is_fill = args[2].numel() == 1  # one value for all: torch fills without counting
+    return bool(masks) and not is_fill
+
+
+def _has_unknown_length(packet: Any, kwargs: Mapping[str, Any]) -> bool:
+    return packet is aten.repeat_interleave and kwargs.get("output_size") is None
+
+
+def _is_stand_in(device: Any) -> bool:
+    return device is not None and torch.device(device).type == DEVICE.type
+
+
+def _values(value: Any) -> Any:
+    if isinstance(value, StandInTensor):
+        return value.data_on_cpu
+    return value
+
+
+def _wrapped(value: Any, known: Mapping[int, Tensor]) -> Any:
+    """Return a result as a tensor of the device; what an operation changed in place stays the tensor that it was."""
+    if not isinstance(value, Tensor):
+        return value
+    if id(value) in known:
+        return known[id(value)]
+    return StandInTensor(value)
+
+
+def _record(kind: Kind, packet: Any, tensor: Tensor | None = None) -> None:
+    shape = () if tensor is None else tuple(tensor.shape)
+    size = 0 if tensor is None else tensor.numel() * tensor.element_size()
+    event = Event(kind, str(packet), _line_of_ours(), shape, size)
+    for device in StandInDevice._in_use:
+        device.events.append(event)
+
+
+def _line_of_ours() -> str:
+    frame = sys._getframe()
+    while frame is not None:
+        name = str(Path(frame.f_code.co_filename).resolve())
+        if name.startswith(OUR_CODE):
+            return f"{Path(name).relative_to(ROOT)}:{frame.f_lineno}"
+        frame = frame.f_back  # type: ignore[assignment]
+    return "not ours"
