@@ -106,7 +106,7 @@ def bce_over_shortlists(
     candidates = len(entries.indices)
     scale = 1.0 / _divisor(reduction, len(x), candidates)
     if not kernels_support(x):
-        return _gathered_bce(_scores(x, W, bias), entries) * scale
+        return _gathered_bce(x, W, bias, entries) * scale
 
     if candidates > DENSE_ABOVE * len(x) * len(W):
         factors = _factors(x, W)
@@ -119,14 +119,6 @@ def _divisor(reduction: Reduction, points: int, entries: int) -> int:
     if reduction == "mean":
         return max(entries, 1)
     return max(points, 1)
-
-
-def _scores(x: Tensor, W: Tensor | Factored, bias: Tensor | None) -> Tensor:
-    if isinstance(W, Factored):
-        W = W.full()
-    if bias is None:
-        return x @ W.T
-    return torch.addmm(bias, x, W.T)
 
 
 def _factors(x: Tensor, H: Tensor | Factored) -> Sequence[Tensor]:
@@ -400,11 +392,16 @@ def _scaled(
     return scaled
 
 
-def _gathered_bce(scores: Tensor, entries: SparseRows) -> Tensor:
-    """Return the loss of the candidates in plain torch, from the scores of all pairs."""
-    listed = rows_on_device(entries, scores.device)
-    s = scores[listed.row_of_entries(), listed.indices]
+def _gathered_bce(x: Tensor, W: Tensor | Factored, bias: Tensor | None, entries: SparseRows) -> Tensor:
+    """Return the loss of the candidates in plain torch, from the products of all pairs."""
+    if isinstance(W, Factored):
+        W = W.full()
+    products = x @ W.T
+    listed = rows_on_device(entries, x.device)
+    s = products[listed.row_of_entries(), listed.indices]
     s = s.to(_at_least_float32(s.dtype))
+    if bias is not None:
+        s = s + bias[listed.indices]
     return (softplus(s) - listed.data.to(s.dtype) * s).sum()
 
 

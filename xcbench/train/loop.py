@@ -202,7 +202,7 @@ def train(
     plan = _BatchPlan.of(len(points), settings, work.seed)
     device = resolve_device(work.device)
     processes = Processes.join()
-    estimate = estimate_memory(module, points, plan.batch_size)
+    estimate = estimate_memory(module, points, plan.batch_size, device)
     work.log(f"{name}: {plan.steps} steps on {device}, about {estimate}")
     check_fits(estimate, name, device)
 
