@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal
 
+import numpy as np
 import scipy.sparse as sp
 import torch
 from torch import Tensor, nn
@@ -190,12 +191,19 @@ class LabelClassifiers(nn.Module):
         return w, bias
 
     @torch.no_grad()
-    def strengths(self) -> dict[str, Floats]:
-        """How much each component adds to each classifier: its weight times its length (Figure 9)."""
-        z = self.eval().components(None)
-        lengths = torch.stack([torch.linalg.vector_norm(part, dim=1) for part in z], 1)
-        parts = lengths if self.attention is None else lengths * self.attention.weights(*z)
-        return dict(zip(self._component_names(), parts.T.cpu().numpy(), strict=True))
+    def strengths(self, count: int, block: int = 1 << 16) -> dict[str, Floats]:
+        """How much each component adds to each of `count` classifiers: its weight times its length (Figure 9)."""
+        self.eval()
+        blocks = [self._strengths(np.arange(first, min(first + block, count))) for first in range(0, count, block)]
+        return dict(zip(self._component_names(), np.concatenate(blocks, axis=1), strict=True))
+
+    def _strengths(self, labels: Longs) -> Floats:
+        """[components, labels] for some labels: all components of all labels at once may be too much for memory."""
+        z = self.components(labels)
+        strengths = torch.stack([torch.linalg.vector_norm(part, dim=1) for part in z], 1)
+        if self.attention is not None:
+            strengths = strengths * self.attention.weights(*z)
+        return as_array(strengths.T)
 
     def _component_names(self) -> list[str]:
         names = []
@@ -453,7 +461,7 @@ def extreme(work: StageWork[EclareConfig]) -> Values:
         "bias": bias,
         "encoder": folded(documents.block),
         "E": None if c.freeze else as_array(E.weight),
-        "strengths": labels.strengths(),
+        "strengths": labels.strengths(data.label_count),
     }
 
 

@@ -142,7 +142,8 @@ def networks(work: StageWork[MachConfig]) -> Values:
     points = Points(data.train.X, _bucket_targets(data.train.Y, bucket_of, B))
     settings = Training(c.lr, c.batch_size, c.epochs, schedule=Schedule("linear", warmup=0.1))
     train(module, points, settings, work, "networks")
-    return {"tensors": module.state_dict(), "bucket_of": bucket_of}
+    tensors = {name: tensor.cpu() for name, tensor in module.state_dict().items()}
+    return {"tensors": tensors, "bucket_of": bucket_of}
 
 
 # Prediction: every network votes for the labels in its buckets.

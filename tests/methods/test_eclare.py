@@ -89,7 +89,7 @@ def test_classifiers_are_mixtures_whose_weights_add_up_to_one(labels):
     w, bias = classifiers(None)
     assert w.detach().numpy() == pytest.approx(sum(alpha[:, [j]] * z[j] for j in range(3)).detach().numpy(), abs=1e-5)
     assert not bias.any()  # until `fit_bias`, which tests/train/test_tasks.py is about
-    for j, strength in enumerate(classifiers.strengths().values()):
+    for j, strength in enumerate(classifiers.strengths(5, block=2).values()):
         assert strength[2] == pytest.approx(float(alpha[2, j] * z[j][2].detach().norm()), abs=1e-5)
 
 
@@ -110,7 +110,7 @@ def test_some_labels_get_the_classifiers_they_have_among_all(labels):
 )
 def test_which_components_there_are(labels, settings, names):
     classifiers = labels[3](**settings)
-    assert list(classifiers.strengths()) == names
+    assert list(classifiers.strengths(5)) == names
     assert len(classifiers.components(None)) == classifiers.attention.components == len(names)
 
 

@@ -159,3 +159,31 @@ def test_scores_that_are_not_numbers_reach_the_loss(bad):
     H = torch.tensor([[0.0], [bad]])
     nothing = SparseRows.of(sp.csr_array((1, 2), dtype=np.float32))
     assert not np.isfinite(bce_over_all(x, H, nothing).item())
+
+
+@pytest.mark.parametrize("shortlists", [False, True])
+def test_under_bfloat16_only_products_are_short(shortlists):
+    """Biases, the loss and the gradients of scores are in float32: they would lose three of their digits."""
+    torch.manual_seed(0)
+    x = torch.randn(12, 16)
+    W = torch.randn(20, 16)
+    bias = torch.randn(20).requires_grad_()
+    Y = sp.random_array((12, 20), density=0.3, format="csr", dtype=np.float32, rng=np.random.default_rng(0))
+    entries = SparseRows.of(Y)
+    with torch.autocast("cpu", torch.bfloat16):
+        if shortlists:
+            loss = bce_over_shortlists(x, W, Shortlists(np.arange(20), entries), bias)
+        else:
+            loss = bce_over_all(x, W, entries, bias)
+    loss.backward()
+
+    expected_bias = bias.detach().clone().requires_grad_()
+    scores = (x.bfloat16() @ W.bfloat16().T).float() + expected_bias
+    terms = torch.nn.functional.binary_cross_entropy_with_logits(
+        scores, torch.from_numpy(Y.toarray()), reduction="none"
+    )
+    expected = terms[torch.from_numpy(Y.toarray() > 0)].mean() if shortlists else terms.mean()
+    expected.backward()
+    assert loss.dtype == torch.float32
+    assert loss.item() == pytest.approx(expected.item(), rel=1e-6)
+    torch.testing.assert_close(bias.grad, expected_bias.grad, rtol=1e-5, atol=1e-7)

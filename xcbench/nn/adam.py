@@ -78,8 +78,7 @@ class Adam:
             if table is not None and (table.lazy or kernels_support(parameter)):
                 self._update_embeddings(name, table)
             elif parameter.grad.is_sparse:
-                rows, values = _unique_rows(parameter.grad)
-                self._update_rows(name, rows, values)
+                self._update_rows(name, *_summed_rows(parameter.grad))
                 parameter.grad = None
             else:
                 dense[self._lr_factor(name)].append(name)
@@ -108,30 +107,45 @@ class Adam:
     def _update_embeddings(self, name: str, table: TokenEmbeddings) -> None:
         grad = table.weight.grad
         assert grad is not None
-        if table.lazy:
-            rows = table.touched.nonzero()[:, 0]
-        else:
-            rows = torch.arange(len(grad))
-
-        if kernels_support(grad):
-            self._update_rows(name, rows, grad, grad_of_all_rows=True)
-        else:
-            self._update_rows(name, rows, grad[rows])
+        if not kernels_support(grad):
+            self._update_touched(name, table.touched, grad)
             grad.zero_()
+        elif table.lazy:
+            self._update_rows(name, table.touched.nonzero()[:, 0], grad, grad_of_all_rows=True)
+        else:
+            self._update_rows(name, torch.arange(len(grad)), grad, grad_of_all_rows=True)
         table.touched.zero_()
+
+    def _update_touched(self, name: str, touched: Tensor, grad: Tensor) -> None:
+        """Update the touched rows of a table by passing over all rows, so that nobody waits to know which they are."""
+        p = self.parameters[name]
+        m, v = self.moments[name]
+        b1, b2 = self.betas
+        lr, root_factor = self._corrected(name)
+        counts = touched[:, None].to(grad.dtype)  # 1 for touched rows, and 0 for others, whose gradient is 0
+
+        m.lerp_(grad, counts * (1 - b1))
+        v.mul_(1 - counts * (1 - b2)).addcmul_(grad, grad, value=1 - b2)
+        p.addcdiv_(m * counts, v.sqrt().mul_(root_factor).add_(self.eps), value=-lr)
+
+    def _corrected(self, name: str) -> tuple[float, float]:
+        """Return the learning rate and the factor of the root, which correct the bias of the two moments."""
+        b1, b2 = self.betas
+        lr = self._lr_factor(name) * self.lr / (1 - b1**self.steps)
+        return lr, 1 / math.sqrt(1 - b2**self.steps)
 
     def _update_rows(self, name: str, rows: Tensor, grad: Tensor, grad_of_all_rows: bool = False) -> None:
         """Update some rows of a table; see the kernel for `grad_of_all_rows`."""
         p = self.parameters[name]
         m, v = self.moments[name]
         b1, b2 = self.betas
-        lr = self._lr_factor(name) * self.lr / (1 - b1**self.steps)
-        root_factor = 1 / math.sqrt(1 - b2**self.steps)
+        lr, root_factor = self._corrected(name)
 
         if kernels_support(p, grad):
             self._update_rows_on_kernel(p, m, v, grad, rows, grad_of_all_rows, lr, root_factor)
             return
 
+        # A row that occurs several times has the same gradient each time, and so is given the same values each time.
         m_rows = m[rows].lerp(grad, 1 - b1)
         v_rows = v[rows].mul_(b2).addcmul_(grad, grad, value=1 - b2)
         m[rows] = m_rows
@@ -196,6 +210,20 @@ def _as_matrix(tensor: Tensor) -> Floats:
     """Return a view with one row per row of the tensor: a vector becomes a matrix of one column."""
     array: Floats = tensor.detach().numpy()
     return array.reshape(len(array), -1)
+
+
+def _summed_rows(grad: Tensor) -> tuple[Tensor, Tensor]:
+    """Return rows and values of a sparse gradient. Where a row occurs several times, each time has the whole sum."""
+    if grad.device.type == "cpu":
+        return _unique_rows(grad)
+
+    # On another device, whether rows repeat is not known without waiting. So a row keeps all its places.
+    rows, order = grad._indices()[0].sort()
+    values = grad._values()[order]
+    is_new = rows != rows.roll(1)
+    group = is_new.cumsum(0) - is_new[:1].long()
+    sums = torch.zeros_like(values).index_add_(0, group, values)
+    return rows, sums[group]
 
 
 def _unique_rows(grad: Tensor) -> tuple[Tensor, Tensor]:

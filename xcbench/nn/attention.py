@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from xcbench.kernels.arrays import Floats
 from xcbench.kernels.parallel import kernel, share_rows
-from xcbench.nn.dropout import DropoutMask, kernels_support, mask_factors, next_mask, pool_numbers
+from xcbench.nn.dropout import DropoutMask, kept_entries, kernels_support, next_mask, pool_numbers
 from xcbench.nn.residual import ROWS_PER_SUM
 from xcbench.nn.spectral import SpectralWeight
 
@@ -55,7 +55,10 @@ class ComponentAttention(nn.Module):
             return _Attend.apply(M, offset, mask, *components)  # type: ignore[no-untyped-call, no-any-return]
 
         alpha = _attention_weights(components, M, offset, mask)
-        return torch.einsum("nj,njd->nd", alpha, torch.stack(components, 1))
+        w = alpha[:, 0, None] * components[0]
+        for j in range(1, len(components)):
+            w = torch.addcmul(w, alpha[:, j, None], components[j])
+        return w
 
     @torch.no_grad()
     def weights(self, *components: Tensor) -> Tensor:
@@ -81,13 +84,17 @@ def _attention_weights(
     offset: Tensor,
     mask: DropoutMask | None,
 ) -> Tensor:
-    S = torch.relu(torch.stack(list(components), 1))
-    n, c, D = S.shape
-    if mask is not None:
-        factors = mask_factors(mask, n * c, D, S.device).view(n, c, D)
-        S = S * factors.to(S.dtype)
-    logits = torch.einsum("njd,jkd->nk", S, M) + offset
-    return torch.softmax(logits, 1)
+    """Return alpha [n, c], component by component: they are never stacked, since that would copy all of them."""
+    logits = offset
+    for j, component in enumerate(components):
+        S = torch.relu(component)
+        if mask is not None and mask.threshold > 0:
+            # The rows of the mask are the components of label 0, then those of label 1, and so on.
+            rows = torch.arange(j, len(S) * len(components), len(components), device=S.device)
+            S = torch.where(kept_entries(mask, rows, S.shape[1]), S * float(mask.scale), 0)
+        logits = logits + S @ M[j].T
+    in_full_precision = torch.promote_types(logits.dtype, torch.float32)
+    return torch.softmax(logits, 1, dtype=in_full_precision)
 
 
 class _Attend(torch.autograd.Function):

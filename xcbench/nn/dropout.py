@@ -50,9 +50,18 @@ def start_step(seed: int, step: int, first_point: int = 0) -> None:
         The position, in the whole batch, of the first point of this process. With it, a batch that is split over
         several processes gets the masks that it would get in one.
     """
-    _stream.key = word_at_int(scramble_int(seed), step + 1)
+    _stream.key = _key_of_step(seed, step)
     _stream.calls = 0
     _stream.first_point = first_point
+
+
+def first_key(seed: int, step: int) -> int:
+    """Return the key that `next_key` gives first after `start_step(seed, step)`. It can be had ahead of the step."""
+    return word_at_int(_key_of_step(seed, step), 1)
+
+
+def _key_of_step(seed: int, step: int) -> int:
+    return word_at_int(scramble_int(seed), step + 1)
 
 
 def first_point() -> int:
@@ -128,8 +137,8 @@ def masked_relu(x: Tensor, mask: DropoutMask) -> Tensor:
     if kernels_support(x):
         return _ReluDropout.apply(x, mask)  # type: ignore[no-untyped-call, no-any-return]
 
-    factors = mask_factors(mask, x.shape[0], x.shape[1], x.device)
-    return torch.relu(x) * factors.to(x.dtype)
+    rows = torch.arange(len(x), device=x.device)
+    return torch.where(kept_entries(mask, rows, x.shape[1]), torch.relu(x) * float(mask.scale), 0)
 
 
 def kernels_support(*tensors: Tensor) -> bool:
@@ -139,20 +148,27 @@ def kernels_support(*tensors: Tensor) -> bool:
     return all(tensor.device.type == "cpu" and tensor.dtype == torch.float32 for tensor in tensors)
 
 
-def mask_factors(mask: DropoutMask, rows: int, columns: int, device: torch.device) -> Tensor:
-    """Return what a mask multiplies by, as a tensor. The kernels compute the same numbers entry by entry."""
-    addresses = torch.arange(mask.first_row, mask.first_row + rows, device=device)
-    words = words_at_tensor(int(mask.key), addresses)
+def kept_entries(mask: DropoutMask, rows: Tensor, columns: int) -> Tensor:
+    """Return which entries a mask keeps, [rows, columns] of bool. The kernels decide the same entry by entry.
 
+    `rows` has the row numbers within the mask, on the device of the result.
+    """
+    words = words_at_tensor(int(mask.key), rows + mask.first_row)
     offsets = (words & 0xFFFFFFFF) % (len(POOL) - columns)
-    places = offsets[:, None] + torch.arange(columns, device=device)
-    numbers = _pool_on(device)[places]
-    return (numbers >= int(mask.threshold)) * float(mask.scale)
+
+    # A view in which row i is the pool from its i-th number on: so no place is computed per entry.
+    windows = _pool_on(rows.device).unfold(0, columns, 1)
+    return windows[offsets] >= int(mask.threshold) - _SHIFT
+
+
+_SHIFT = 1 << 15
 
 
 @cache
 def _pool_on(device: torch.device) -> Tensor:
-    return torch.from_numpy(POOL.astype(np.int32)).to(device)
+    """Return the pool on a device, shifted from 16 bits without a sign to 16 bits with one: torch has only these."""
+    shifted = POOL.astype(np.int32) - _SHIFT
+    return torch.from_numpy(shifted.astype(np.int16)).to(device)
 
 
 @njit(inline="always")

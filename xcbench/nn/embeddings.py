@@ -14,6 +14,7 @@ from torch.nn.functional import embedding_bag
 from xcbench.kernels.arrays import Floats, Ints, Longs
 from xcbench.kernels.csr import ByColumn, SparseRows
 from xcbench.kernels.parallel import SMALL, kernel, share_ranges
+from xcbench.nn.device_arrays import DeviceRows, on_device, rows_on_device, take_on_device
 from xcbench.nn.dropout import kernels_support
 
 
@@ -60,9 +61,17 @@ class TokenEmbeddings(nn.Module):
         if kernels_support(self.weight):
             return _EmbedTexts.apply(self.weight, texts, self.touched)  # type: ignore[no-untyped-call, no-any-return]
 
+        return self._sums_in_torch(rows_on_device(texts, self.weight.device))
+
+    def of_rows(self, texts: SparseRows, rows: Longs) -> Tensor:
+        """Return the embeddings of some rows of constant texts, which stay on the device."""
+        if self.weight.device.type == "cpu":
+            return self(texts.take(rows))  # type: ignore[no-any-return]
+        return self._sums_in_torch(take_on_device(texts, rows, self.weight.device))
+
+    def _sums_in_torch(self, texts: DeviceRows) -> Tensor:
         if self.training and self.weight.requires_grad:
-            tokens = torch.from_numpy(texts.indices).to(self.touched.device, torch.int64)
-            self.touched[tokens] = True
+            self.touched[texts.indices] = True
         return _sums(texts, self.weight)
 
     @torch.no_grad()
@@ -112,34 +121,35 @@ class LabelBank(nn.Module):
         """Return the rows of these labels, which must be ascending and distinct; None means all labels."""
         if labels is None:
             return self.weight
-        ids = torch.from_numpy(labels).to(self.weight.device, non_blocking=True)
+        ids = on_device(labels, self.weight.device)
         return _TakeRows.apply(self.weight, ids)  # type: ignore[no-untyped-call, no-any-return]
 
 
-def weighted_sums(weights: SparseRows, table: Tensor) -> Tensor:
+def weighted_sums(weights: SparseRows | DeviceRows, table: Tensor) -> Tensor:
     """Return the product of a sparse matrix and a table: one graph convolution, if the matrix is a graph.
 
     Parameters
     ----------
     weights
-        The sparse matrix, [rows, n]. It is constant.
+        The sparse matrix, [rows, n]. It is constant. It may be on the table's device already.
     table
         A dense matrix [n, D], which gets a gradient.
     """
+    if isinstance(weights, DeviceRows):
+        return _sums(weights, table)
     if kernels_support(table):
         return _WeightedSums.apply(table, weights)  # type: ignore[no-untyped-call, no-any-return]
-    return _sums(weights, table)
+    return _sums(rows_on_device(weights, table.device), table)
 
 
-def _sums(weights: SparseRows, table: Tensor) -> Tensor:
+def _sums(weights: DeviceRows, table: Tensor) -> Tensor:
     """Return `weights` times `table` by torch's `embedding_bag`."""
-    device = table.device
     return embedding_bag(
-        torch.from_numpy(weights.indices).to(device, torch.int64, non_blocking=True),
+        weights.indices,
         table,
-        torch.from_numpy(weights.indptr).to(device, non_blocking=True),
+        weights.indptr,
         mode="sum",
-        per_sample_weights=torch.from_numpy(weights.data).to(device, table.dtype, non_blocking=True),
+        per_sample_weights=weights.data.to(table.dtype),
         include_last_offset=True,
     )
 
@@ -173,7 +183,7 @@ class _EmbedTexts(torch.autograd.Function):
         ctx.weight = weight
         ctx.texts = texts
         ctx.touched = touched
-        return _sums(texts, weight)
+        return _sums(rows_on_device(texts, weight.device), weight)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[None, None, None]:
@@ -191,7 +201,7 @@ class _WeightedSums(torch.autograd.Function):
     def forward(ctx: Any, table: Tensor, weights: SparseRows) -> Tensor:
         ctx.weights = weights
         ctx.rows = len(table)
-        return _sums(weights, table)
+        return _sums(rows_on_device(weights, table.device), table)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from xcbench.kernels.arrays import Longs
 from xcbench.kernels.csr import SparseRows
+from xcbench.nn.device_arrays import DeviceRows, on_device, take_on_device
 from xcbench.nn.embeddings import LabelBank, TokenEmbeddings, weighted_sums
 
 
@@ -44,10 +45,9 @@ class LabelText(nn.Module):
             assert self.table is not None
             return _rows(self.table, labels)
 
-        texts = self.Z
-        if labels is not None:
-            texts = self.Z.take(labels)
-        return self.E(texts)  # type: ignore[no-any-return]
+        if labels is None:
+            return self.E(self.Z)  # type: ignore[no-any-return]
+        return self.E.of_rows(self.Z, labels)
 
 
 class NeighbourText(nn.Module):
@@ -90,7 +90,7 @@ class NeighbourText(nn.Module):
             return [_rows(table, labels) for table in self.buffers(recurse=False)]
         if labels is None:
             return self._of_all_labels(self.E(self.Z))
-        return [self._of_some_labels(labels, order) for order in self.orders]
+        return self._of_some_labels(labels)
 
     def _of_all_labels(self, Ez: Tensor) -> list[Tensor]:
         powers = [Ez]
@@ -98,22 +98,43 @@ class NeighbourText(nn.Module):
             powers.append(weighted_sums(self.G, powers[-1]))
         return [powers[order] for order in self.orders]
 
-    def _of_some_labels(self, labels: Longs, order: int) -> Tensor:
-        """Return (G^order E z)_l for these labels, embedding only the text of labels within `order` steps of them."""
+    def _of_some_labels(self, labels: Longs) -> list[Tensor]:
+        """Return (G^k E z)_l for these labels, embedding only the text of labels within k steps of them."""
         assert self.E is not None
-        if order == 0:
-            return self.E(self.Z.take(labels))  # type: ignore[no-any-return]
+        device = self.E.weight.device
+        labels_at = [labels]  # by their distance from the labels given
+        edges_from: list[SparseRows | DeviceRows] = []
+        while len(edges_from) < max(self.orders):
+            neighbours, edges = _step_along(self.G, labels_at[-1], device)
+            labels_at.append(neighbours)
+            edges_from.append(edges)
 
-        edges = self.G.take(labels)
-        is_neighbour = np.zeros(edges.width, np.int32)
-        is_neighbour[edges.indices] = 1
-        neighbours = np.flatnonzero(is_neighbour)
+        results = []
+        for order in self.orders:
+            sums = self.E.of_rows(self.Z, labels_at[order])
+            for edges in reversed(edges_from[:order]):
+                sums = weighted_sums(edges, sums)
+            results.append(sums)
+        return results
 
-        # The same edges, with neighbours numbered from 0 on instead of by label.
+
+def _step_along(G: SparseRows, labels: Longs, device: torch.device) -> tuple[Longs, SparseRows | DeviceRows]:
+    """Return the neighbours of some labels, and the edges to them, with neighbours numbered from 0 on."""
+    edges = G.take(labels)
+    is_neighbour = np.zeros(edges.width, np.int32)
+    is_neighbour[edges.indices] = 1
+    neighbours = np.flatnonzero(is_neighbour)
+
+    if device.type == "cpu":
         position = is_neighbour  # reuses the memory
         position[neighbours] = np.arange(len(neighbours))
-        G_part = SparseRows(edges.indptr, position[edges.indices], edges.data, len(neighbours))
-        return weighted_sums(G_part, self._of_some_labels(neighbours, order - 1))
+        return neighbours, SparseRows(edges.indptr, position[edges.indices], edges.data, len(neighbours))
+
+    # The graph stays on the device, and only the neighbours go over.
+    taken = take_on_device(G, labels, device)
+    positions = torch.empty(G.width, dtype=torch.int64, device=device)
+    positions[on_device(neighbours, device)] = torch.arange(len(neighbours), device=device)
+    return neighbours, taken._replace(indices=positions[taken.indices])
 
 
 class FreeLabels(nn.Module):
@@ -153,4 +174,4 @@ class FreeLabels(nn.Module):
 def _rows(table: Tensor, labels: Longs | None) -> Tensor:
     if labels is None:
         return table
-    return table[torch.from_numpy(labels)]
+    return table[on_device(labels, table.device)]

@@ -22,6 +22,7 @@ from xcbench.kernels.arrays import Longs
 from xcbench.kernels.csr import SparseRows
 from xcbench.kernels.parallel import share_rows
 from xcbench.nn import bce_kernels as kernels
+from xcbench.nn.device_arrays import rows_on_device
 from xcbench.nn.dropout import kernels_support
 from xcbench.nn.residual import Factored
 
@@ -105,7 +106,7 @@ def bce_over_shortlists(
     candidates = len(entries.indices)
     scale = 1.0 / _divisor(reduction, len(x), candidates)
     if not kernels_support(x):
-        return _gathered_bce(_scores(x, W, bias), entries) * scale
+        return _gathered_bce(x, W, bias, entries) * scale
 
     if candidates > DENSE_ABOVE * len(x) * len(W):
         factors = _factors(x, W)
@@ -118,14 +119,6 @@ def _divisor(reduction: Reduction, points: int, entries: int) -> int:
     if reduction == "mean":
         return max(entries, 1)
     return max(points, 1)
-
-
-def _scores(x: Tensor, W: Tensor | Factored, bias: Tensor | None) -> Tensor:
-    if isinstance(W, Factored):
-        W = W.full()
-    if bias is None:
-        return x @ W.T
-    return torch.addmm(bias, x, W.T)
 
 
 def _factors(x: Tensor, H: Tensor | Factored) -> Sequence[Tensor]:
@@ -173,7 +166,7 @@ class _BceInPieces(torch.autograd.Function):
 
         losses = torch.zeros(points, dtype=torch.float64, device=xs[0].device)
         width = _labels_per_piece(xs[0])
-        buffer = xs[0].new_empty(points * min(width, labels))
+        buffer = xs[0].new_empty(points * min(width, labels), dtype=_at_least_float32(xs[0].dtype))
         for first in range(0, labels, width):
             piece = slice(first, min(first + width, labels))
             s = buffer[: points * (piece.stop - first)].view(points, -1)
@@ -203,9 +196,14 @@ def _write_scores(
     bias: Tensor | None,
     piece: slice,
 ) -> None:
-    torch.mm(xs[0], Ts[0][piece].T, out=s)
-    for x, T in zip(xs[1:], Ts[1:], strict=True):
-        s.addmm_(x, T[piece].T)
+    if s.dtype == xs[0].dtype:
+        torch.mm(xs[0], Ts[0][piece].T, out=s)
+        for x, T in zip(xs[1:], Ts[1:], strict=True):
+            s.addmm_(x, T[piece].T)
+    else:  # products in short numbers, and their sum in float32
+        s.zero_()
+        for x, T in zip(xs, Ts, strict=True):
+            s += x @ T[piece].T
     if bias is not None:
         s += bias[piece]
 
@@ -220,13 +218,14 @@ def _add_gradients(
     piece: slice,
 ) -> None:
     """Add a piece's part of the gradients, as far as they are needed. `s` has the gradients of its scores."""
+    if dbias is not None:
+        torch.sum(s, 0, out=dbias[piece])
+    s = s.to(xs[0].dtype)
     for x, T, dx, dT in zip(xs, Ts, dxs, dTs, strict=True):
         if dx is not None:
             dx.addmm_(s, T[piece])
         if dT is not None:
             torch.mm(s.T, x, out=dT[piece])
-    if dbias is not None:
-        torch.sum(s, 0, out=dbias[piece])
 
 
 class _BceOverPairs(torch.autograd.Function):
@@ -353,20 +352,23 @@ def _scores_to_gradients(
 
 
 def _scores_to_gradients_in_torch(s: Tensor, first: int, entries: SparseRows, losses: Tensor) -> None:
-    rows, columns, y = _entries_on(s.device, entries)
-    in_piece = (columns >= first) & (columns < first + s.shape[1])
-    rows = rows[in_piece]
-    columns = columns[in_piece] - first
-    y = y[in_piece].to(s.dtype)
-
-    at_least_float32 = s.to(torch.promote_types(s.dtype, torch.float32))
-    losses += softplus(at_least_float32).sum(1, dtype=torch.float64)
-    score = s[rows, columns]
+    # No entry is selected by a mask: for that, the CPU would have to wait until the device has counted the entries.
+    # Entries of other pieces are moved to a place in this one, where they count 0.
+    listed = rows_on_device(entries, s.device)
+    rows = listed.row_of_entries()
+    in_piece = (listed.indices >= first) & (listed.indices < first + s.shape[1])
+    columns = (listed.indices - first).clamp(0, s.shape[1] - 1)
+    y = listed.data.to(s.dtype)
     is_ignored = y.isnan()
-    losses.index_add_(0, rows, -torch.where(is_ignored, softplus(score), y * score).double())
 
-    s.sigmoid_().index_put_((rows, columns), -y, accumulate=True)
-    s[rows[is_ignored], columns[is_ignored]] = 0
+    losses += softplus(s).sum(1, dtype=torch.float64)
+    score = s[rows, columns]
+    in_loss = torch.where(is_ignored, softplus(score), y * score)
+    losses.index_add_(0, rows, -torch.where(in_piece, in_loss, 0).double())
+
+    s.sigmoid_()
+    in_gradient = torch.where(is_ignored, s[rows, columns], y)
+    s.index_put_((rows, columns), -torch.where(in_piece, in_gradient, 0), accumulate=True)
 
 
 def _scaled(
@@ -390,18 +392,19 @@ def _scaled(
     return scaled
 
 
-def _gathered_bce(scores: Tensor, entries: SparseRows) -> Tensor:
-    """Return the loss of the candidates in plain torch, from the scores of all pairs."""
-    rows, columns, y = _entries_on(scores.device, entries)
-    s = scores[rows, columns]
-    return (softplus(s) - y.to(s.dtype) * s).sum()
+def _gathered_bce(x: Tensor, W: Tensor | Factored, bias: Tensor | None, entries: SparseRows) -> Tensor:
+    """Return the loss of the candidates in plain torch, from the products of all pairs."""
+    if isinstance(W, Factored):
+        W = W.full()
+    products = x @ W.T
+    listed = rows_on_device(entries, x.device)
+    s = products[listed.row_of_entries(), listed.indices]
+    s = s.to(_at_least_float32(s.dtype))
+    if bias is not None:
+        s = s + bias[listed.indices]
+    return (softplus(s) - listed.data.to(s.dtype) * s).sum()
 
 
-def _entries_on(device: torch.device, entries: SparseRows) -> tuple[Tensor, Tensor, Tensor]:
-    """Return rows, columns and values of all entries as tensors on the device."""
-    rows = np.repeat(np.arange(len(entries)), np.diff(entries.indptr))
-    return (
-        torch.from_numpy(rows).to(device, non_blocking=True),
-        torch.from_numpy(entries.indices).to(device, torch.int64, non_blocking=True),
-        torch.from_numpy(entries.data).to(device, non_blocking=True),
-    )
+def _at_least_float32(dtype: torch.dtype) -> torch.dtype:
+    """Return the type in which losses are computed: that of the factors, but not a shorter one than float32."""
+    return torch.promote_types(dtype, torch.float32)

@@ -16,6 +16,7 @@ from xcbench.data.dataset import pairs_of_rows
 from xcbench.kernels.arrays import Floats, Ints, Longs
 from xcbench.kernels.csr import SparseRows
 from xcbench.kernels.random import word_at
+from xcbench.nn.device_arrays import on_device, pin
 from xcbench.nn.losses import Shortlists
 
 
@@ -103,6 +104,7 @@ class Points:
         self.X = SparseRows.of(X) if sp.issparse(X) else torch.as_tensor(X)
         self.targets = SparseRows.of(targets)
         self.candidates = candidates
+        self._X_on_device: Tensor | None = None
 
         sizes = {len(self.X), len(self.targets)}
         if candidates is not None:
@@ -124,19 +126,67 @@ class Points:
         key
             The seed of random candidates.
         device
-            Where dense features are moved to. Everything else stays in main memory.
+            Where dense features are. Everything else stays in main memory.
         """
-        X: SparseRows | Tensor
+        return self.prepare(rows, key).finish(torch.device(device))
+
+    def prepare(self, rows: Longs, key: int = 0) -> PreparedBatch:
+        """Return the batch of some points without its dense features: what can be done in another thread."""
+        X = None
         if isinstance(self.X, SparseRows):
             X = self.X.take(rows)
-        else:
-            X = self.X[torch.from_numpy(rows)].to(device)
 
         targets = self.targets.take(rows)
         shortlists = None
         if self.candidates is not None:
             shortlists = _shortlists(rows, self.candidates, targets, key)
-        return Batch(rows, X, targets, shortlists)
+        return PreparedBatch(self, rows, X, targets, shortlists)
+
+    def dense_features(self, rows: Longs, device: torch.device) -> Tensor:
+        """Return the dense features of some points on a device. All points' features move there at the first call."""
+        if isinstance(self.X, SparseRows):
+            raise TypeError("these points have sparse features")
+        if self._X_on_device is None or self._X_on_device.device != device:
+            self._X_on_device = self.X.to(device)
+        return self._X_on_device[on_device(rows, device)]
+
+
+@dataclass(frozen=True)
+class PreparedBatch:
+    """A batch that is cut, but whose dense features are not gathered yet."""
+
+    points: Points
+    rows: Longs
+    X: SparseRows | None  # None where features are dense
+    targets: SparseRows
+    shortlists: Shortlists | None
+
+    def finish(self, device: torch.device) -> Batch:
+        """Return the batch, with dense features on a device."""
+        X: SparseRows | Tensor
+        if self.X is None:
+            X = self.points.dense_features(self.rows, device)
+        else:
+            X = self.X
+        return Batch(self.rows, X, self.targets, self.shortlists)
+
+    def pin(self) -> None:
+        """Copy the arrays that a step reads to page-locked memory."""
+        tables = []
+        if self.X is None:
+            pin(self.rows)
+        else:
+            tables.append(self.X)
+        if self.shortlists is None:
+            tables.append(self.targets)
+        else:
+            pin(self.shortlists.labels)
+            tables.append(self.shortlists.entries)
+
+        for table in tables:
+            pin(table.indptr)
+            pin(table.indices)
+            pin(table.data)
 
 
 def _shortlists(rows: Longs, candidates: Candidates, targets: SparseRows, key: int) -> Shortlists:

@@ -55,8 +55,9 @@ class Checkpoint:
 
         start = time.monotonic()
         header = {"identity": self.identity, "progress": dict(progress)}
+        tensors = {name: tensor.cpu() for name, tensor in _tensors(module, optimiser).items()}
         with atomic_file(self.path) as part:
-            save_file(_tensors(module, optimiser), part, {"training": json.dumps(header)})
+            save_file(tensors, part, {"training": json.dumps(header)})
 
         now = time.monotonic()
         pause = (now - start) / MAX_SHARE_OF_TIME

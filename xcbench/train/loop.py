@@ -17,8 +17,9 @@ from xcbench.errors import InputError, XCBenchError
 from xcbench.kernels.arrays import Longs
 from xcbench.kernels.memory import MemoryEstimate
 from xcbench.nn import Adam, LabelBank, TokenEmbeddings
-from xcbench.nn.dropout import next_key, start_step
-from xcbench.train.batches import Batch, Points
+from xcbench.nn.dropout import first_key, next_key, start_step
+from xcbench.train.ahead import made_ahead
+from xcbench.train.batches import Batch, Points, PreparedBatch
 from xcbench.train.checkpoints import Checkpoint
 from xcbench.train.devices import autocast, resolve_device
 from xcbench.train.memory import check_fits, estimate_memory, keep_freed_memory
@@ -201,13 +202,23 @@ def train(
     plan = _BatchPlan.of(len(points), settings, work.seed)
     device = resolve_device(work.device)
     processes = Processes.join()
-    estimate = estimate_memory(module, points, plan.batch_size)
+    estimate = estimate_memory(module, points, plan.batch_size, device)
     work.log(f"{name}: {plan.steps} steps on {device}, about {estimate}")
     check_fits(estimate, name, device)
 
     with keep_freed_memory(), _threads_for(estimate):
         trainer = _Trainer(module.to(device), points, settings, plan, device, processes, work, name)
         return trainer.run(initialise)
+
+
+@dataclass(frozen=True)
+class _StepBatch:
+    """The batch of a step, as far as this rank works on it."""
+
+    prepared: PreparedBatch
+    points: int  # of the whole batch, on all ranks
+    offset: int  # of this rank's shard within the batch
+    counts: bool  # see `Processes.shard`
 
 
 class _Trainer:
@@ -261,33 +272,34 @@ class _Trainer:
         self.module.train()
         self.processes.broadcast_parameters(self.module)
 
-        with Progress(
-            self.name,
-            total=plan.points_before(plan.steps),
-            done=plan.points_before(step),
-            log=self.work.log,
-            shown=self.processes.rank == 0,
-        ) as progress:
+        with (
+            Progress(
+                self.name,
+                total=plan.points_before(plan.steps),
+                done=plan.points_before(step),
+                log=self.work.log,
+                shown=self.processes.rank == 0,
+            ) as progress,
+            self._batches_in_time(step) as batches,
+        ):
             while step < plan.steps:
-                self._train_epoch(step, progress)
+                self._train_epoch(step, batches, progress)
                 step = plan.end_of_epoch(step)
 
         self._check_parameters()
         self.module.eval()
         return TrainReport(plan.steps, progress.seconds, progress.points_per_second, tuple(self.losses))
 
-    def _train_epoch(self, first_step: int, progress: Progress) -> None:
-        """Train from a step to the end of its epoch."""
-        order = self.plan.order(first_step)
+    def _train_epoch(self, first_step: int, batches: Iterator[_StepBatch], progress: Progress) -> None:
+        """Train from a step to the end of its epoch. `batches` yields the batch of each step."""
         end = self.plan.end_of_epoch(first_step)
         for step in range(first_step, end):
-            rows = self.plan.rows(order, step)
-            self._train_step(step, rows)
+            points = self._train_step(step, next(batches))
 
             done = step + 1
             if self.device.type == "cpu" or done % READ_LOSS_EVERY == 0 or done == end:
                 self._read_loss(step)
-            progress.advance(len(rows), self.mean_loss)
+            progress.advance(points, self.mean_loss)
             if self.processes.rank == 0 and self.checkpoint.due():
                 self._save(done)
 
@@ -295,13 +307,35 @@ class _Trainer:
         self.epoch_loss.zero_()
         self.epoch_points = 0
 
-    def _train_step(self, step: int, rows: Longs) -> None:
-        shard, offset, counts = self.processes.shard(rows)
-        start_step(self.work.seed, step, offset)
-        key = next_key()
-        _seed_torch(key, self.device)
+    def _batches(self, first_step: int) -> Iterator[_StepBatch]:
+        """Yield the batches of this and all later steps. On the way to a GPU, they are in page-locked memory."""
+        for step in range(first_step, self.plan.steps):
+            if step == first_step or step % self.plan.steps_per_epoch == 0:
+                order = self.plan.order(step)
+            rows = self.plan.rows(order, step)
+            shard, offset, counts = self.processes.shard(rows)
+            prepared = self.points.prepare(shard, first_key(self.work.seed, step))
+            if self.device.type == "cuda":
+                prepared.pin()
+            yield _StepBatch(prepared, len(rows), offset, counts)
 
-        batch = self.points.cut(shard, key, self.device)
+    @contextlib.contextmanager
+    def _batches_in_time(self, first_step: int) -> Iterator[Iterator[_StepBatch]]:
+        """Return the batches: cut ahead while a device works, and one by one on the CPU, which has no time to spare."""
+        batches = self._batches(first_step)
+        if self.device.type == "cpu":
+            yield batches
+            return
+        with made_ahead(batches) as ready:
+            yield ready
+
+    def _train_step(self, step: int, part: _StepBatch) -> int:
+        """Train on a batch. Returns the number of its points, on all ranks."""
+        counts = part.counts
+        start_step(self.work.seed, step, part.offset)
+        _seed_torch(next_key(), self.device)
+
+        batch = part.prepared.finish(self.device)
         with autocast(self.settings.precision, self.device):
             loss = self.loss(batch)
         if self.processes.count > 1:
@@ -311,8 +345,9 @@ class _Trainer:
 
         self.optimiser.lr = self.settings.lr * self.settings.schedule.factor(step, self.plan.steps)
         self.optimiser.step()
-        self.epoch_loss += self.processes.sum_over_ranks(loss) * len(rows)
-        self.epoch_points += len(rows)
+        self.epoch_loss += self.processes.sum_over_ranks(loss) * part.points
+        self.epoch_points += part.points
+        return part.points
 
     def _weight_of_shard(self, batch: Batch, counts: bool) -> float:
         """Return this rank's share of the terms that the loss of the whole batch is the mean of."""

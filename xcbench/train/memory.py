@@ -30,7 +30,12 @@ _DEFAULT_MMAP_MAX = 65536
 _DEFAULT_TRIM_THRESHOLD = 128 * 1024
 
 
-def estimate_memory(module: nn.Module, points: Points, batch_size: int) -> MemoryEstimate:
+def estimate_memory(
+    module: nn.Module,
+    points: Points,
+    batch_size: int,
+    device: torch.device | None = None,
+) -> MemoryEstimate:
     """Return what training will take. One batch is cut, to see how many labels a step touches.
 
     Parameters
@@ -41,20 +46,23 @@ def estimate_memory(module: nn.Module, points: Points, batch_size: int) -> Memor
         What it is trained on.
     batch_size
         Points per step.
+    device
+        Where training runs; by default on the CPU. Elsewhere, dense features are copied to the device as a whole.
     """
     batch = points.cut(np.arange(min(batch_size, len(points))))
     trained = [parameter for parameter in module.parameters() if parameter.requires_grad]
     sparse = _with_sparse_gradients(module, batch)
     dim = max((parameter.shape[-1] for parameter in trained if parameter.ndim == 2), default=1)
-    return MemoryEstimate(
-        {
-            "parameters": sum(tensor.nbytes for tensor in (*module.parameters(), *module.buffers())),
-            "Adam": 2 * sum(parameter.nbytes for parameter in trained),
-            "gradients": sum(parameter.nbytes for parameter in trained if id(parameter) not in sparse),
-            "a step": 4 * WORKING_COPIES * dim * (_label_count(batch) + len(batch.rows)),
-            "data": _bytes_of_points(points),
-        }
-    )
+    parts = {
+        "parameters": sum(tensor.nbytes for tensor in (*module.parameters(), *module.buffers())),
+        "Adam": 2 * sum(parameter.nbytes for parameter in trained),
+        "gradients": sum(parameter.nbytes for parameter in trained if id(parameter) not in sparse),
+        "a step": 4 * WORKING_COPIES * dim * (_label_count(batch) + len(batch.rows)),
+        "data": _bytes_of_points(points),
+    }
+    if device is not None and device.type != "cpu" and isinstance(points.X, torch.Tensor):
+        parts["features"] = points.X.nbytes
+    return MemoryEstimate(parts)
 
 
 def _with_sparse_gradients(module: nn.Module, batch: Batch) -> set[int]:
@@ -136,13 +144,21 @@ def cascade_memory(
     return max(first_module, second_module, last_module) + outputs + sparse_data + dense_points
 
 
+def free_memory(device: torch.device) -> int:
+    """Return the bytes that can still be allocated on a device.
+
+    On a GPU, torch keeps freed blocks for later: the driver counts them as used, but they can be had again.
+    """
+    if device.type != "cuda":
+        return int(psutil.virtual_memory().available)
+    free_for_driver = torch.cuda.mem_get_info(device)[0]
+    cached = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    return int(free_for_driver + cached)
+
+
 def check_fits(estimate: MemoryEstimate, name: str, device: torch.device) -> None:
     """Raise an error if a training needs more memory than is free. Its data is in memory already."""
-    if device.type == "cuda":
-        free = torch.cuda.mem_get_info(device)[0]
-    else:
-        free = psutil.virtual_memory().available
-
+    free = free_memory(device)
     needed = estimate.total - estimate["data"]
     if needed > free:
         raise XCBenchError(
