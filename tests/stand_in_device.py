@@ -55,7 +55,7 @@ class Event(NamedTuple):
 
     kind: Kind
     operation: str
-    line: str  # FILE:LINE of the innermost line of ours on the stack
+    line: str  # FILE:LINE of the innermost line of ours on the stack, but for the module that makes all copies
     shape: tuple[int, ...] = ()  # of the copied tensor
     size: int = 0  # its bytes
 
@@ -274,11 +274,16 @@ def _record(kind: Kind, packet: Any, tensor: Tensor | None = None) -> None:
         device.events.append(event)
 
 
+@functools.cache
+def _resolved(filename: str) -> str:
+    return str(Path(filename).resolve())
+
+
 def _line_of_ours() -> str:
     frame = sys._getframe()
     while frame is not None:
-        name = str(Path(frame.f_code.co_filename).resolve())
-        if name.startswith(OUR_CODE):
+        name = _resolved(frame.f_code.co_filename)
+        if name.startswith(OUR_CODE) and not name.endswith("/nn/device_arrays.py"):
             return f"{Path(name).relative_to(ROOT)}:{frame.f_lineno}"
         frame = frame.f_back  # type: ignore[assignment]
     return "not ours"
