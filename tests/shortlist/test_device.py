@@ -258,10 +258,10 @@ def test_tables_are_copied_once_and_then_only_points_and_results(random, device)
     for _ in range(2):
         with device.recording() as predicting:
             there.predict(X, 6)
-        to_device = [event.shape for event in predicting if event.kind == "to device"]
+        to_device = sum(event.size for event in predicting if event.kind == "to device")
         to_host = [event.shape for event in predicting if event.kind == "to host"]
         waits = [event for event in predicting if event.kind == "wait"]
-        assert sorted(to_device) == sorted([(X.nnz,), (N + 1,), (X.nnz,)])
+        assert to_device <= 8 * (N + 1) + (8 + 4) * X.nnz  # the rows of X, and nothing else
         assert to_host == [(N, 6), (N, 6)]
         assert len(waits) == 3  # for the sizes of clusters, and of the neighbours in each graph
 
