@@ -79,8 +79,9 @@ class Towers(nn.Module):
         batch_labels = batch.shortlists.labels
         candidates = batch.shortlists.entries
         n = len(candidates)
+        points = self(batch.X)
         labels = normalize(self.E.of_rows(self.Z, batch_labels), dim=1)
-        cosines = self(batch.X) @ labels.T
+        cosines = points @ labels.T
         log_p = log_softmax(cosines / self.tau, dim=1)
 
         rows = np.repeat(np.arange(n), np.diff(candidates.indptr))
