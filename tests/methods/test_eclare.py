@@ -372,16 +372,16 @@ def test_a_killed_run_ends_like_an_unbroken_one(tmp_path, monkeypatch):
     settings = {f"{module}.training.checkpoint_seconds": 0 for module in ("surrogate", "shortlister", "extreme")}
     method = eclare(**settings)
     whole = method.fit(data, context(method, data, tmp_path / "whole")).predict(data.test.X, 5)
-    cut, steps = Points.cut, 0
+    prepare, steps = Points.prepare, 0
 
     def killed(self, *arguments, **options):
         nonlocal steps
         steps += 1
         if steps in (5, 14, 23):
             raise KeyboardInterrupt
-        return cut(self, *arguments, **options)
+        return prepare(self, *arguments, **options)
 
-    monkeypatch.setattr(Points, "cut", killed)
+    monkeypatch.setattr(Points, "prepare", killed)
     kills = 0
     while kills < 4:
         try:

@@ -127,6 +127,7 @@ def test_a_run_on_a_device_predicts_there(data, tmp_path, monkeypatch):
     spec = RunSpec("slice", overrides={"dim": "20"})
     on_cpu = run(spec, data=data, store=tmp_path / "cpu", cache=tmp_path / "cache", device="cpu")
     monkeypatch.setattr("xcbench.runner.execute.choose_device", lambda requested: requested)
+    monkeypatch.setattr("xcbench.runner.execute.check_device", lambda requested: None)
     with StandInDevice() as device:
         there = run(spec, data=data, store=tmp_path / "there", cache=tmp_path / "cache", device="standin:0")
     assert device.count("to device") > 0

@@ -29,6 +29,8 @@ from xcbench.runner.doctor import (
 from xcbench.runner.toy import toy_dataset
 from xcbench.train import loop
 
+OTHER = "cpu:0"
+
 
 @pytest.fixture(scope="module")
 def toy():
@@ -37,7 +39,7 @@ def toy():
 
 @pytest.fixture
 def other_device(monkeypatch):
-    """A device by the name of `other`: the CPU, after a change to what is trained there."""
+    """A device by the name of `cpu:0`: the CPU, after a change to what is trained there."""
 
     def make(change=lambda module: None):
         resolve = loop.resolve_device
@@ -46,10 +48,10 @@ def other_device(monkeypatch):
 
         def resolve_device(requested="auto"):
             devices.append(requested)
-            return resolve("cpu" if requested == "other" else requested)
+            return resolve("cpu" if requested == OTHER else requested)
 
         def start(self, module, *rest):
-            if devices[-1] == "other":
+            if devices[-1] == OTHER:
                 change(module)
             trainer(self, module, *rest)
 
@@ -78,10 +80,10 @@ def wrong_start(module):
 @pytest.mark.parametrize("method", doctor.METHODS)
 def test_a_device_that_rounds_otherwise_agrees(other_device, toy, method):
     other_device(last_bits)
-    diagnosis = examine(method, "cpu", "other", toy, minutes=0)
+    diagnosis = examine(method, "cpu", OTHER, toy, minutes=0)
     assert diagnosis.problem is None
     for trials in (diagnosis.on_toy_data, diagnosis.on_real_data):
-        assert [trial.device for trial in trials] == ["cpu", "other"]
+        assert [trial.device for trial in trials] == ["cpu", OTHER]
         assert all(trial.seconds > 0 for trial in trials)
     assert diagnosis_text(diagnosis).startswith(f"ok       {method}: P@1 ")
 
@@ -89,7 +91,7 @@ def test_a_device_that_rounds_otherwise_agrees(other_device, toy, method):
 @pytest.mark.parametrize("method", doctor.METHODS)
 def test_a_device_that_computes_something_else_does_not(other_device, toy, method):
     other_device(wrong_start)
-    diagnosis = examine(method, "cpu", "other", toy, minutes=0)
+    diagnosis = examine(method, "cpu", OTHER, toy, minutes=0)
     assert diagnosis.problem is not None
     assert diagnosis.on_real_data is None
     assert diagnosis_text(diagnosis).startswith(f"DIFFERS  {method}: {diagnosis.problem}; P@1 ")
@@ -100,7 +102,7 @@ def test_a_device_that_fails_is_a_finding(other_device, toy):
         raise RuntimeError("expected all tensors on\nthe same device")
 
     other_device(fail)
-    diagnosis = examine("mach", "cpu", "other", toy)
+    diagnosis = examine("mach", "cpu", OTHER, toy)
     assert diagnosis.problem == "RuntimeError: expected all tensors on the same device"
     assert diagnosis_text(diagnosis) == f"DIFFERS  mach: {diagnosis.problem}"
 

@@ -235,6 +235,7 @@ def _trial(method: str, device: str, data: Dataset, epochs: int, count_copies: b
         with Meter() as training:
             model, copies = _train(resolved, context, count_copies)
 
+        model = model.to(device)
         with Meter() as predicting:
             predictions = model.predict(data.test.X, _PLACES, data.test.titles)
 
