@@ -1,6 +1,7 @@
 """Stages: what their keys are made of, that they run once, and that neither a kill nor a crowd can hurt them."""
 
 import dataclasses
+import itertools
 import json
 import logging
 import os
@@ -202,10 +203,11 @@ def test_a_setting_that_names_a_file_counts_by_what_identifies_the_file(cache, d
 
 
 def test_a_stage_sees_its_declared_settings_and_no_others(cache, data):
+    number = itertools.count()
+
     def read(what, settings):
-        return output(
-            cache, data, declared(lambda work: {"x": what(work.config)}, settings=settings, version=str(what))
-        )["x"]
+        one = declared(lambda work: {"x": what(work.config)}, settings=settings, version=str(next(number)))
+        return output(cache, data, one)["x"]
 
     assert read(lambda c: c.a, ["a"]) == 1
     assert read(lambda c: c.twice, ["a"]) == 2
