@@ -65,6 +65,11 @@ class SparseRows:
         taken = _take(self.arrays, rows)
         return SparseRows(*taken, self.width)
 
+    def columns(self, first: int, last: int) -> SparseRows:
+        """Return all rows, with the columns `first` to `last - 1` only; these are numbered from 0 on."""
+        kept = _columns(self.arrays, first, last)
+        return SparseRows(*kept, last - first)
+
     @cached_property
     def by_column(self) -> ByColumn:
         """The entries sorted by column. Computed once."""
@@ -99,6 +104,26 @@ def _take(matrix: CsrArrays, rows: Longs) -> tuple[Longs, Ints, Floats]:
         for e in range(indptr[i], indptr[i + 1]):
             indices[e] = matrix.indices[e + offset]
             data[e] = matrix.data[e + offset]
+    return indptr, indices, data
+
+
+@njit(cache=True, nogil=True)
+def _columns(matrix: CsrArrays, first: int, last: int) -> tuple[Longs, Ints, Floats]:
+    indptr = np.zeros(len(matrix.indptr), np.int64)
+    for row in range(len(indptr) - 1):
+        size = 0
+        for e in range(matrix.indptr[row], matrix.indptr[row + 1]):
+            size += first <= matrix.indices[e] < last
+        indptr[row + 1] = indptr[row] + size
+
+    indices = np.empty(indptr[-1], np.int32)
+    data = np.empty(indptr[-1], np.float32)
+    end = 0
+    for e in range(matrix.indptr[0], matrix.indptr[-1]):
+        if first <= matrix.indices[e] < last:
+            indices[end] = matrix.indices[e] - first
+            data[end] = matrix.data[e]
+            end += 1
     return indptr, indices, data
 
 

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from xcbench.kernels.arrays import Floats
 from xcbench.kernels.parallel import kernel, share_rows
-from xcbench.nn.dropout import DropoutMask, kept_entries, kernels_support, next_mask, pool_numbers
+from xcbench.nn.dropout import DropoutMask, first_label, kept_entries, kernels_support, next_mask, pool_numbers
 from xcbench.nn.residual import ROWS_PER_SUM
 from xcbench.nn.spectral import SpectralWeight
 
@@ -49,7 +49,8 @@ class ComponentAttention(nn.Module):
     def forward(self, *components: Tensor) -> Tensor:
         """Return the classifiers [n, D]. Each component is a table [n, D]."""
         self._check_count(components)
-        mask = next_mask(self.dropout, self.training, components[0].shape[1])
+        first_row = self.components * first_label()
+        mask = next_mask(self.dropout, self.training, components[0].shape[1], first_row)
         M, offset = self._maps()
         if kernels_support(*components):
             return _Attend.apply(M, offset, mask, *components)  # type: ignore[no-untyped-call, no-any-return]

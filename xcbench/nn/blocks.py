@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 
 from xcbench.kernels.csr import SparseRows
-from xcbench.nn.dropout import first_point, relu_dropout
+from xcbench.nn.dropout import first_label, first_point, relu_dropout
 from xcbench.nn.embeddings import TokenEmbeddings
 from xcbench.nn.residual import Factored, relu_residual
 from xcbench.nn.spectral import SpectralWeight
@@ -38,19 +38,24 @@ class GatedBlock(nn.Module):
         self.c = nn.Parameter(torch.zeros(dim))
         self.dropout = dropout
 
-    def forward(self, r0: Tensor, first_row: int = 0) -> Tensor:
-        """Return the block's output. `first_row` is the number of r0's first row within the dropout mask."""
+    def forward(self, r0: Tensor, first_row: int | None = None) -> Tensor:
+        """Return the block's output.
+
+        `first_row` is the number of r0's first row within the dropout mask; by default that of the first label.
+        """
         return self.factored(r0, first_row).full()
 
     def factored(
         self,
         r0: Tensor,
-        first_row: int = 0,
+        first_row: int | None = None,
         gate: Tensor | None = None,
         plus: tuple[Tensor, Tensor] | tuple[()] = (),
     ) -> Factored:
         """Return gate (.) block(r0), plus g (.) z where `plus` is (g, z), without multiplying R out."""
         W, b, skip = self.folded(gate)
+        if first_row is None:
+            first_row = first_label()
         return relu_residual(r0, W, b, skip, self.dropout, self.training, first_row, plus)
 
     def folded(self, gate: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
@@ -86,9 +91,14 @@ class ResidualBlock(nn.Module):
         self.register_buffer("ones", torch.ones(dim), persistent=False)
         self.dropout = dropout
 
-    def forward(self, r0: Tensor, first_row: int = 0) -> Tensor:
-        """Return the block's output. `first_row` is the number of r0's first row within the dropout mask."""
+    def forward(self, r0: Tensor, first_row: int | None = None) -> Tensor:
+        """Return the block's output.
+
+        `first_row` is the number of r0's first row within the dropout mask; by default that of the first label.
+        """
         W, b, skip = self.folded()
+        if first_row is None:
+            first_row = first_label()
         return relu_residual(r0, W, b, skip, self.dropout, self.training, first_row).full()
 
     def folded(self) -> tuple[Tensor, Tensor, Tensor]:

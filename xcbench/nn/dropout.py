@@ -32,12 +32,13 @@ class _Stream:
     key: int = 0
     calls: int = 0
     first_point: int = 0
+    first_label: int = 0
 
 
 _stream = _Stream()
 
 
-def start_step(seed: int, step: int, first_point: int = 0) -> None:
+def start_step(seed: int, step: int, first_point: int = 0, first_label: int = 0) -> None:
     """Make all masks from here on a function of (seed, step) and of the order of the calls.
 
     Parameters
@@ -49,10 +50,13 @@ def start_step(seed: int, step: int, first_point: int = 0) -> None:
     first_point
         The position, in the whole batch, of the first point of this process. With it, a batch that is split over
         several processes gets the masks that it would get in one.
+    first_label
+        Likewise, the position of this process's first label among the labels of the whole batch.
     """
     _stream.key = _key_of_step(seed, step)
     _stream.calls = 0
     _stream.first_point = first_point
+    _stream.first_label = first_label
 
 
 def first_key(seed: int, step: int) -> int:
@@ -67,6 +71,11 @@ def _key_of_step(seed: int, step: int) -> int:
 def first_point() -> int:
     """Return the position, in the whole batch, of this process's first point."""
     return _stream.first_point
+
+
+def first_label() -> int:
+    """Return the position, among the labels of the whole batch, of this process's first label."""
+    return _stream.first_label
 
 
 def next_key() -> int:

@@ -16,6 +16,7 @@ from xcbench.kernels.csr import ByColumn, SparseRows
 from xcbench.kernels.parallel import SMALL, kernel, share_ranges
 from xcbench.nn.device_arrays import DeviceRows, on_device, rows_on_device, take_on_device
 from xcbench.nn.dropout import kernels_support
+from xcbench.nn.label_parts import LabelPart
 
 
 class TokenEmbeddings(nn.Module):
@@ -91,7 +92,7 @@ class TokenEmbeddings(nn.Module):
         return torch.cat(parts)
 
 
-class LabelBank(nn.Module):
+class LabelBank(LabelPart):
     """A table with one free vector per label, or with one number per label (a bias) if no `dim` is given.
 
     Called with label ids, it leaves a sparse gradient on these rows, which any torch optimiser for sparse gradients
@@ -119,10 +120,18 @@ class LabelBank(nn.Module):
 
     def forward(self, labels: Longs | None = None) -> Tensor:
         """Return the rows of these labels, which must be ascending and distinct; None means all labels."""
-        if labels is None:
+        rows = self.rows_of(labels)
+        if rows is None:
             return self.weight
-        ids = on_device(labels, self.weight.device)
+        ids = on_device(rows, self.weight.device)
         return _TakeRows.apply(self.weight, ids)  # type: ignore[no-untyped-call, no-any-return]
+
+    @property
+    def row_count(self) -> int:
+        return len(self.weight)
+
+    def label_tables(self) -> list[Tensor]:
+        return [self.weight]
 
 
 def weighted_sums(weights: SparseRows | DeviceRows, table: Tensor) -> Tensor:

@@ -6,6 +6,7 @@ Each module is called with label ids (None: all labels) and returns one row per 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -16,9 +17,10 @@ from xcbench.kernels.arrays import Longs
 from xcbench.kernels.csr import SparseRows
 from xcbench.nn.device_arrays import DeviceRows, on_device, take_on_device
 from xcbench.nn.embeddings import LabelBank, TokenEmbeddings, weighted_sums
+from xcbench.nn.label_parts import LabelPart, LabelRange
 
 
-class LabelText(nn.Module):
+class LabelText(LabelPart):
     """E z_l, the embedded text of labels.
 
     Parameters
@@ -36,21 +38,38 @@ class LabelText(nn.Module):
     def __init__(self, E: TokenEmbeddings, Z: sp.csr_array, frozen: bool = False) -> None:
         super().__init__()
         self.Z = SparseRows.of(Z)
+        self._Z_of_all = self.Z
         self.E = None if frozen else E
         table = E.embed(self.Z) if frozen else None
         self.register_buffer("table", table, persistent=False)
 
     def forward(self, labels: Longs | None = None) -> Tensor:
+        rows = self.rows_of(labels)
         if self.E is None:
             assert self.table is not None
-            return _rows(self.table, labels)
+            return _rows(self.table, rows)
 
-        if labels is None:
+        if rows is None:
             return self.E(self.Z)  # type: ignore[no-any-return]
-        return self.E.of_rows(self.Z, labels)
+        return self.E.of_rows(self.Z, rows)
+
+    @property
+    def row_count(self) -> int:
+        return len(self.Z)
+
+    def label_tables(self) -> list[Tensor]:
+        if self.table is None:
+            return []
+        return [self.table]
+
+    def keep(self, labels: LabelRange | None) -> None:
+        super().keep(labels)
+        self.Z = self._Z_of_all
+        if labels is not None:
+            self.Z = self.Z.take(labels.labels)
 
 
-class NeighbourText(nn.Module):
+class NeighbourText(LabelPart):
     """(G^k E z)_l for several orders k: the text of a label (k = 0), of its neighbours in the graph (k = 1), and so on.
 
     Parameters
@@ -80,6 +99,7 @@ class NeighbourText(nn.Module):
         self.G = SparseRows.of(G)
         self.orders = orders
         self.E = None if frozen else E
+        self._around_kept: _Surroundings | None = None
         if frozen:
             for k, table in enumerate(self._of_all_labels(E.embed(self.Z))):
                 self.register_buffer(f"table{k}", table, persistent=False)
@@ -87,7 +107,8 @@ class NeighbourText(nn.Module):
     def forward(self, labels: Longs | None = None) -> list[Tensor]:
         """Return one table [labels, D] per order."""
         if self.E is None:
-            return [_rows(table, labels) for table in self.buffers(recurse=False)]
+            rows = self.rows_of(labels)
+            return [_rows(table, rows) for table in self.label_tables()]
         if labels is None:
             return self._of_all_labels(self.E(self.Z))
         return self._of_some_labels(labels)
@@ -101,14 +122,7 @@ class NeighbourText(nn.Module):
     def _of_some_labels(self, labels: Longs) -> list[Tensor]:
         """Return (G^k E z)_l for these labels, embedding only the text of labels within k steps of them."""
         assert self.E is not None
-        device = self.E.weight.device
-        labels_at = [labels]  # by their distance from the labels given
-        edges_from: list[SparseRows | DeviceRows] = []
-        while len(edges_from) < max(self.orders):
-            neighbours, edges = _step_along(self.G, labels_at[-1], device)
-            labels_at.append(neighbours)
-            edges_from.append(edges)
-
+        labels_at, edges_from = self._surroundings(labels, self.E.weight.device)
         results = []
         for order in self.orders:
             sums = self.E.of_rows(self.Z, labels_at[order])
@@ -116,6 +130,37 @@ class NeighbourText(nn.Module):
                 sums = weighted_sums(edges, sums)
             results.append(sums)
         return results
+
+    def _surroundings(self, labels: Longs, device: torch.device) -> _Surroundings:
+        """Return the labels at each distance from the labels given, and the edges from each of these to the next."""
+        are_all_kept = self.kept is not None and labels is self.kept.labels
+        if are_all_kept and self._around_kept is not None:
+            return self._around_kept
+
+        labels_at = [labels]
+        edges_from: list[SparseRows | DeviceRows] = []
+        while len(edges_from) < max(self.orders):
+            neighbours, edges = _step_along(self.G, labels_at[-1], device)
+            labels_at.append(neighbours)
+            edges_from.append(edges)
+
+        if are_all_kept:
+            self._around_kept = (labels_at, edges_from)
+        return labels_at, edges_from
+
+    @property
+    def row_count(self) -> int:
+        return len(self.Z)
+
+    def label_tables(self) -> list[Tensor]:
+        return list(self.buffers(recurse=False))
+
+    def keep(self, labels: LabelRange | None) -> None:
+        super().keep(labels)
+        self._around_kept = None
+
+
+_Surroundings: TypeAlias = tuple[list[Longs], list[SparseRows | DeviceRows]]
 
 
 def _step_along(G: SparseRows, labels: Longs, device: torch.device) -> tuple[Longs, SparseRows | DeviceRows]:

@@ -59,6 +59,7 @@ def bce_over_all(
     targets: SparseRows,
     bias: Tensor | None = None,
     reduction: Reduction = "mean",
+    pairs: int | None = None,
 ) -> Tensor:
     """Return the loss of the scores x H^T + bias over all (point, label) pairs.
 
@@ -74,8 +75,12 @@ def bce_over_all(
         One bias per label, [L].
     reduction
         `mean` divides by the number of pairs, `batch` by the number of points.
+    pairs
+        The number of pairs to divide by, where H has only some of the labels; by default the number of its own.
     """
-    scale = 1.0 / _divisor(reduction, len(x), len(x) * len(H))
+    if pairs is None:
+        pairs = len(x) * len(H)
+    scale = 1.0 / _divisor(reduction, len(x), pairs)
     factors = _factors(x, H)
     return _BceInPieces.apply(targets, scale, False, bias, *factors)  # type: ignore[no-untyped-call, no-any-return]
 
@@ -86,6 +91,7 @@ def bce_over_shortlists(
     shortlists: Shortlists,
     bias: Tensor | None = None,
     reduction: Reduction = "mean",
+    pairs: int | None = None,
 ) -> Tensor:
     """Return the loss of the scores x W^T + bias over each point's own candidates.
 
@@ -101,10 +107,14 @@ def bce_over_shortlists(
         Biases of `shortlists.labels`, [U].
     reduction
         `mean` divides by the number of candidates of all points, `batch` by the number of points.
+    pairs
+        The number of candidates to divide by, where these are only some of them; by default their own number.
     """
     entries = shortlists.entries
     candidates = len(entries.indices)
-    scale = 1.0 / _divisor(reduction, len(x), candidates)
+    if pairs is None:
+        pairs = candidates
+    scale = 1.0 / _divisor(reduction, len(x), pairs)
     if not kernels_support(x):
         return _gathered_bce(x, W, bias, entries) * scale
 

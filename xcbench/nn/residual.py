@@ -137,7 +137,7 @@ class _Full(torch.autograd.Function):
         dim = r.shape[1]
         width = -(-dim // COLUMNS_PER_TILE) * COLUMNS_PER_TILE
         W_padded = pad(W, (0, width - dim))
-        dW = W.new_empty(len(W), width)
+        dW = W.new_zeros(len(W), width)  # and stays so, if there is no row
         dP = r.new_empty(min(_piece_size(), len(r)), width)
         dr = _new_if(needs_r, r)
         dz = _new_if(needs_z, z)

@@ -10,6 +10,7 @@ import scipy.sparse as sp
 import torch
 from numba import njit
 from torch import Tensor
+from torch.nn.functional import pad
 
 from xcbench.data import Split
 from xcbench.data.dataset import pairs_of_rows
@@ -17,6 +18,7 @@ from xcbench.kernels.arrays import Floats, Ints, Longs
 from xcbench.kernels.csr import SparseRows
 from xcbench.kernels.random import word_at
 from xcbench.nn.device_arrays import on_device, pin
+from xcbench.nn.label_parts import LabelRange
 from xcbench.nn.losses import Shortlists
 
 
@@ -73,13 +75,61 @@ class Candidates:
 
 
 @dataclass(frozen=True)
+class Share:
+    """What one process works on, where several split both the points and the labels of a batch.
+
+    Its batch then has X of its own points, and targets and shortlists of all points for its own labels.
+    """
+
+    labels: Longs  # its own labels
+    points: int  # of the whole batch
+    first_point: int  # the position of its first point in the whole batch
+    first_label: int  # the position of its first label among those of the whole batch
+    pairs: int  # the (point, label) pairs of the whole batch
+
+    def gather(self, x: Tensor) -> Tensor:
+        """Return the vectors of all points of the batch, from those of this process's points.
+
+        The gradient comes back as the sum over all processes.
+        """
+        from torch.distributed.nn.functional import all_reduce  # some builds of torch lack it
+
+        after = self.points - self.first_point - len(x)
+        among_zeros = pad(x, (0, 0, self.first_point, after))
+        # Processes have unlike numbers of points. A sum of tables that are zero elsewhere needs no equal sizes.
+        return all_reduce(among_zeros)  # type: ignore[no-untyped-call, no-any-return]
+
+
+@dataclass(frozen=True)
 class Batch:
     """What a module's loss is given."""
 
-    rows: Longs  # the row numbers of the batch's points within the training points
+    rows: Longs  # the row numbers of X's points within the training points
     X: SparseRows | Tensor
     targets: SparseRows
     shortlists: Shortlists | None
+    share: Share | None = None
+    """Given to losses that are marked as `splits_labels`, where several processes train."""
+
+    @property
+    def labels(self) -> Longs | None:
+        """The labels that this process ranks all points against, if there are no shortlists; None for all labels."""
+        if self.share is None:
+            return None
+        return self.share.labels
+
+    @property
+    def pairs(self) -> int | None:
+        """The (point, label) pairs of the whole batch, if this process has only some of them."""
+        if self.share is None:
+            return None
+        return self.share.pairs
+
+    def gather(self, x: Tensor) -> Tensor:
+        """Return the vectors of all points of the batch, given those of X."""
+        if self.share is None:
+            return x
+        return self.share.gather(x)
 
 
 class Points:
@@ -142,6 +192,39 @@ class Points:
             shortlists = _shortlists(rows, self.candidates, targets, key)
         return PreparedBatch(self, rows, X, targets, shortlists)
 
+    def prepare_share(self, rows: Longs, key: int, points: slice, labels: LabelRange) -> PreparedBatch:
+        """Return one process's share of a batch; see `Share`.
+
+        Parameters
+        ----------
+        rows
+            The row numbers of all points of the batch.
+        key
+            The seed of random candidates.
+        points
+            Which of them are this process's.
+        labels
+            The labels of this process.
+        """
+        own = rows[points]
+        X = None
+        if isinstance(self.X, SparseRows):
+            X = self.X.take(own)
+
+        targets = self.targets.take(rows)
+        pairs = len(rows) * targets.width
+        first_label = labels.first
+        shortlists = None
+        if self.candidates is not None:
+            # The union is in ascending order, so this process's labels are side by side in it.
+            whole = _shortlists(rows, self.candidates, targets, key)
+            first_label, end = np.searchsorted(whole.labels, (labels.first, labels.last)).tolist()
+            shortlists = Shortlists(whole.labels[first_label:end], whole.entries.columns(first_label, end))
+            pairs = len(whole.entries.indices)
+
+        share = Share(labels.labels, len(rows), points.start, first_label, pairs)
+        return PreparedBatch(self, own, X, targets.columns(labels.first, labels.last), shortlists, share)
+
     def dense_features(self, rows: Longs, device: torch.device) -> Tensor:
         """Return the dense features of some points on a device. All points' features move there at the first call."""
         if isinstance(self.X, SparseRows):
@@ -160,6 +243,7 @@ class PreparedBatch:
     X: SparseRows | None  # None where features are dense
     targets: SparseRows
     shortlists: Shortlists | None
+    share: Share | None = None
 
     def finish(self, device: torch.device) -> Batch:
         """Return the batch, with dense features on a device."""
@@ -168,7 +252,7 @@ class PreparedBatch:
             X = self.points.dense_features(self.rows, device)
         else:
             X = self.X
-        return Batch(self.rows, X, self.targets, self.shortlists)
+        return Batch(self.rows, X, self.targets, self.shortlists, self.share)
 
     def pin(self) -> None:
         """Copy the arrays that a step reads to page-locked memory."""

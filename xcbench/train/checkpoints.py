@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from xcbench.files import atomic_file
 from xcbench.nn import Adam
+from xcbench.train.label_shards import LabelShards
 
 MAX_SHARE_OF_TIME = 0.05
 """Saving takes at most this share of the training's time: tables of many gigabytes are saved less often than asked."""
@@ -48,60 +49,110 @@ class Checkpoint:
         """Whether it is time to save."""
         return self.path is not None and time.monotonic() >= self._next_time
 
-    def save(self, module: nn.Module, optimiser: Adam, progress: Mapping[str, Any]) -> None:
-        """Write the state of a training. `progress` is JSON that `restore` returns; it has the key `step`."""
+    def save(
+        self,
+        module: nn.Module,
+        optimiser: Adam,
+        progress: Mapping[str, Any],
+        shards: LabelShards | None = None,
+    ) -> None:
+        """Write the state of a training.
+
+        Parameters
+        ----------
+        module
+            The module.
+        optimiser
+            Its optimiser.
+        progress
+            JSON that `restore` returns. It has the key `step`.
+        shards
+            How labels are split over processes, if they are. Then all processes call this, and rank 0 writes.
+        """
         if self.path is None:
             return
 
         start = time.monotonic()
-        header = {"identity": self.identity, "progress": dict(progress)}
-        tensors = {name: tensor.cpu() for name, tensor in _tensors(module, optimiser).items()}
-        with atomic_file(self.path) as part:
-            save_file(tensors, part, {"training": json.dumps(header)})
+        tensors = {}
+        split = _split_names(shards)
+        for name, tensor in _tensors(module, optimiser).items():
+            if shards is not None and name in split:
+                whole = shards.collect(tensor, self.path.parent)
+            else:
+                whole = tensor.cpu()
+            if whole is not None:
+                tensors[name] = whole
+
+        if shards is None or shards.processes.rank == 0:
+            header = {"identity": self.identity, "progress": dict(progress)}
+            with atomic_file(self.path) as part:
+                save_file(tensors, part, {"training": json.dumps(header)})
 
         now = time.monotonic()
         pause = (now - start) / MAX_SHARE_OF_TIME
         self._next_time = now + max(self.every, pause)
 
-    def restore(self, module: nn.Module, optimiser: Adam) -> dict[str, Any] | None:
+    def restore(self, module: nn.Module, optimiser: Adam, shards: LabelShards | None = None) -> dict[str, Any] | None:
         """Load the saved state and return its `progress`; None if there is no checkpoint of this training.
 
-        A file that cannot be read counts as no checkpoint: training then starts from the beginning.
+        A file that cannot be read counts as no checkpoint: training then starts from the beginning. Where labels are
+        split over processes, each reads its own rows, whatever number of processes wrote them.
         """
-        if self.path is None or not self.path.exists():
-            return None
-        try:
-            progress = self._load(self.path, _tensors(module, optimiser))
-        except (SafetensorError, OSError, ValueError):
-            return None
+        tensors = _tensors(module, optimiser)
+        shapes = {name: list(tensor.shape) for name, tensor in tensors.items()}
+        split = _split_names(shards)
+        if shards is not None:
+            for name in split & shapes.keys():
+                shapes[name][0] = shards.label_count
 
+        def load(file: Any) -> None:
+            for name, tensor in tensors.items():
+                if shards is not None and name in split:
+                    tensor.copy_(file.get_slice(name)[shards.own.first : shards.own.last])
+                else:
+                    tensor.copy_(file.get_tensor(name))
+
+        progress = self._read(shapes, load)
         if progress is not None:
             optimiser.steps = progress["step"]
         return progress
 
-    def _load(self, path: Path, tensors: Mapping[str, Tensor]) -> dict[str, Any] | None:
-        """Copy the saved tensors into those of this training, unless the file belongs to another one."""
-        with safe_open(path, "pt") as file:
-            metadata = file.metadata() or {}
-            header = json.loads(metadata.get("training", "{}"))
-            if header.get("identity") != self.identity:
-                return None
+    def continues(self, module: nn.Module) -> bool:
+        """Whether there is a checkpoint of this training, given its module before anything is split."""
+        shapes = {f"module.{name}": list(tensor.shape) for name, tensor in _own_tensors(module).items()}
+        for name, parameter in module.named_parameters():
+            if parameter.requires_grad:
+                shapes[f"adam.{name}.m"] = list(parameter.shape)
+                shapes[f"adam.{name}.v"] = list(parameter.shape)
+        return self._read(shapes) is not None
 
-            saved_names = list(file.keys())
-            saved_shapes = {name: file.get_slice(name).get_shape() for name in saved_names}
-            if saved_shapes != {name: list(tensor.shape) for name, tensor in tensors.items()}:
-                return None
-
-            with torch.no_grad():
-                for name, tensor in tensors.items():
-                    tensor.copy_(file.get_tensor(name))
+    def _read(
+        self,
+        shapes: Mapping[str, list[int]],
+        load: Callable[[Any], None] | None = None,
+    ) -> dict[str, Any] | None:
+        """Return the saved `progress` and call `load` with the file, unless there is none of this training."""
+        if self.path is None or not self.path.exists():
+            return None
+        try:
+            with safe_open(self.path, "pt") as file, torch.no_grad():
+                metadata = file.metadata() or {}
+                header = json.loads(metadata.get("training", "{}"))
+                saved_names = list(file.keys())
+                saved_shapes = {name: file.get_slice(name).get_shape() for name in saved_names}
+                if header.get("identity") != self.identity or saved_shapes != shapes:
+                    return None
+                if load is not None:
+                    load(file)
+        except (SafetensorError, OSError, ValueError):
+            return None
 
         progress: dict[str, Any] = header["progress"]
         return progress
 
 
-def _tensors(module: nn.Module, optimiser: Adam) -> dict[str, Tensor]:
-    """Return every tensor that a continued training needs.
+def _own_tensors(module: nn.Module) -> dict[str, Tensor]:
+    """Return the parameters and persistent buffers of a module.
 
     A table that several parts share has several names; it is listed under the first one.
     """
@@ -110,8 +161,22 @@ def _tensors(module: nn.Module, optimiser: Adam) -> dict[str, Tensor]:
     for name, tensor in module.state_dict(keep_vars=True).items():
         if id(tensor) not in seen:
             seen.add(id(tensor))
-            tensors[f"module.{name}"] = tensor.detach()
+            tensors[name] = tensor.detach()
+    return tensors
 
+
+def _split_names(shards: LabelShards | None) -> set[str]:
+    """Return the names of the tensors of which each process has its own rows."""
+    names: set[str] = set()
+    if shards is not None:
+        for name in shards.parameters:
+            names |= {f"module.{name}", f"adam.{name}.m", f"adam.{name}.v"}
+    return names
+
+
+def _tensors(module: nn.Module, optimiser: Adam) -> dict[str, Tensor]:
+    """Return every tensor that a continued training needs."""
+    tensors = {f"module.{name}": tensor for name, tensor in _own_tensors(module).items()}
     for name, moment in optimiser.state().items():
         tensors[f"adam.{name}"] = moment
     return tensors

@@ -22,6 +22,7 @@ from xcbench.train.ahead import made_ahead
 from xcbench.train.batches import Batch, Points, PreparedBatch
 from xcbench.train.checkpoints import Checkpoint
 from xcbench.train.devices import autocast, resolve_device
+from xcbench.train.label_shards import LabelShards
 from xcbench.train.memory import check_fits, estimate_memory, keep_freed_memory
 from xcbench.train.processes import Processes
 from xcbench.train.progress import Progress
@@ -202,13 +203,37 @@ def train(
     plan = _BatchPlan.of(len(points), settings, work.seed)
     device = resolve_device(work.device)
     processes = Processes.join()
-    estimate = estimate_memory(module, points, plan.batch_size, device)
-    work.log(f"{name}: {plan.steps} steps on {device}, about {estimate}")
+    checkpoint = Checkpoint(
+        work.checkpoints,
+        name,
+        identity=_identity(plan, settings, device),
+        every=settings.checkpoint_seconds,
+    )
+    shards = LabelShards.of(module, points.targets.width, processes)
+    if shards is not None:
+        # Until they are split, the tables of all labels are in main memory only: a device may not have room for them.
+        if initialise is not None and not checkpoint.continues(module):
+            initialise(module, points)
+        initialise = None
+        processes.broadcast_parameters(module)
+        shards.split()
+
+    estimate = estimate_memory(module, points, plan.batch_size, device, 1 if shards is None else processes.count)
+    work.log(f"{name}: {plan.steps} steps on {device}{_division(processes, shards)}, about {estimate}")
     check_fits(estimate, name, device)
 
     with keep_freed_memory(), _threads_for(estimate):
-        trainer = _Trainer(module.to(device), points, settings, plan, device, processes, work, name)
+        trainer = _Trainer(module.to(device), points, settings, plan, device, processes, shards, checkpoint, work, name)
         return trainer.run(initialise)
+
+
+def _division(processes: Processes, shards: LabelShards | None) -> str:
+    """Return what the log says about several processes."""
+    if processes.count == 1:
+        return ""
+    if shards is None:
+        return f", points split over {processes.count} processes"
+    return f", points and labels split over {processes.count} processes"
 
 
 @dataclass(frozen=True)
@@ -219,6 +244,13 @@ class _StepBatch:
     points: int  # of the whole batch, on all ranks
     offset: int  # of this rank's shard within the batch
     counts: bool  # see `Processes.shard`
+
+    @property
+    def first_label(self) -> int:
+        """The position of this rank's first label among those of the batch."""
+        if self.prepared.share is None:
+            return 0
+        return self.prepared.share.first_label
 
 
 class _Trainer:
@@ -232,6 +264,8 @@ class _Trainer:
         plan: _BatchPlan,
         device: torch.device,
         processes: Processes,
+        shards: LabelShards | None,
+        checkpoint: Checkpoint,
         work: WorkLike,
         name: str,
     ) -> None:
@@ -241,6 +275,8 @@ class _Trainer:
         self.plan = plan
         self.device = device
         self.processes = processes
+        self.shards = shards
+        self.checkpoint = checkpoint
         self.work = work
         self.name = name
 
@@ -252,12 +288,9 @@ class _Trainer:
             eps=settings.eps,
             lr_factors=_lr_factors(module, settings),
         )
-        self.checkpoint = Checkpoint(
-            work.checkpoints,
-            name,
-            identity=_identity(plan, settings, device),
-            every=settings.checkpoint_seconds,
-        )
+        self.own_parameters: set[int] = set()  # the ids of those of which each rank has other rows
+        if shards is not None:
+            self.own_parameters = {id(parameter) for parameter in shards.parameters.values()}
 
         self.losses: list[float] = []  # the mean loss of each finished epoch
         self.epoch_loss = torch.zeros((), dtype=torch.float64, device=device)  # sum over the points of this epoch
@@ -270,7 +303,8 @@ class _Trainer:
         if step == 0 and initialise is not None:
             initialise(self.module, self.points)
         self.module.train()
-        self.processes.broadcast_parameters(self.module)
+        if self.shards is None:
+            self.processes.broadcast_parameters(self.module)
 
         with (
             Progress(
@@ -286,6 +320,8 @@ class _Trainer:
                 self._train_epoch(step, batches, progress)
                 step = plan.end_of_epoch(step)
 
+        if self.shards is not None:
+            self.shards.join()
         self._check_parameters()
         self.module.eval()
         return TrainReport(plan.steps, progress.seconds, progress.points_per_second, tuple(self.losses))
@@ -297,10 +333,11 @@ class _Trainer:
             points = self._train_step(step, next(batches))
 
             done = step + 1
-            if self.device.type == "cpu" or done % READ_LOSS_EVERY == 0 or done == end:
+            reads_loss = self.device.type == "cpu" or done % READ_LOSS_EVERY == 0 or done == end
+            if reads_loss:
                 self._read_loss(step)
             progress.advance(points, self.mean_loss)
-            if self.processes.rank == 0 and self.checkpoint.due():
+            if self._is_time_to_save(reads_loss):
                 self._save(done)
 
         self.losses.append(self.mean_loss)
@@ -312,12 +349,19 @@ class _Trainer:
         for step in range(first_step, self.plan.steps):
             if step == first_step or step % self.plan.steps_per_epoch == 0:
                 order = self.plan.order(step)
-            rows = self.plan.rows(order, step)
-            shard, offset, counts = self.processes.shard(rows)
-            prepared = self.points.prepare(shard, first_key(self.work.seed, step))
+            batch = self._cut(self.plan.rows(order, step), first_key(self.work.seed, step))
             if self.device.type == "cuda":
-                prepared.pin()
-            yield _StepBatch(prepared, len(rows), offset, counts)
+                batch.prepared.pin()
+            yield batch
+
+    def _cut(self, rows: Longs, key: int) -> _StepBatch:
+        """Return this rank's part of the batch of some points."""
+        if self.shards is not None:
+            share = self.shards.prepare(self.points, rows, key)
+            return _StepBatch(share, len(rows), self.processes.part(len(rows)).start, counts=True)
+
+        shard, offset, counts = self.processes.shard(rows)
+        return _StepBatch(self.points.prepare(shard, key), len(rows), offset, counts)
 
     @contextlib.contextmanager
     def _batches_in_time(self, first_step: int) -> Iterator[Iterator[_StepBatch]]:
@@ -332,16 +376,16 @@ class _Trainer:
     def _train_step(self, step: int, part: _StepBatch) -> int:
         """Train on a batch. Returns the number of its points, on all ranks."""
         counts = part.counts
-        start_step(self.work.seed, step, part.offset)
+        start_step(self.work.seed, step, part.offset, part.first_label)
         _seed_torch(next_key(), self.device)
 
         batch = part.prepared.finish(self.device)
         with autocast(self.settings.precision, self.device):
             loss = self.loss(batch)
-        if self.processes.count > 1:
+        if self.processes.count > 1 and self.shards is None:
             loss = loss * self._weight_of_shard(batch, counts)
         loss.backward()  # type: ignore[no-untyped-call]
-        self.processes.all_reduce_gradients(self.module, counts)
+        self.processes.all_reduce_gradients(self.module, counts, self.own_parameters)
 
         self.optimiser.lr = self.settings.lr * self.settings.schedule.factor(step, self.plan.steps)
         self.optimiser.step()
@@ -373,8 +417,18 @@ class _Trainer:
             f"a lower learning rate than {self.settings.lr:g} may help"
         )
 
+    def _is_time_to_save(self, reads_loss: bool) -> bool:
+        """Whether to save a checkpoint now. All ranks agree with rank 0, at steps where they wait anyway."""
+        if self.processes.count == 1:
+            return self.checkpoint.due()
+        if self.checkpoint.path is None or not reads_loss:
+            return False
+        return self.processes.broadcast(self.checkpoint.due())
+
     def _save(self, step: int) -> None:
-        """Save a checkpoint, after so many steps."""
+        """Save a checkpoint, after so many steps. Rank 0 writes it."""
+        if self.shards is None and self.processes.rank > 0:
+            return
         self._read_loss(step - 1)
         progress = {
             "step": step,
@@ -382,15 +436,17 @@ class _Trainer:
             "loss": self.epoch_loss.item(),
             "points": self.epoch_points,
         }
-        self.checkpoint.save(self.module, self.optimiser, progress)
+        self.checkpoint.save(self.module, self.optimiser, progress, self.shards)
 
     def _resume(self) -> int:
         """Load the checkpoint, if there is one. Returns the step to continue with."""
-        progress = self.checkpoint.restore(self.module, self.optimiser)
+        progress = self.checkpoint.restore(self.module, self.optimiser, self.shards)
+        step = 0 if progress is None else int(progress["step"])
+        if self.processes.sum_over_ranks(step) != step * self.processes.count:
+            raise XCBenchError(f"{self.name}: not all ranks see the checkpoint that rank 0 wrote")
         if progress is None:
             return 0
 
-        step = int(progress["step"])
         self.losses = list(progress["losses"])
         self.epoch_loss.fill_(progress["loss"])
         self.epoch_points = progress["points"]

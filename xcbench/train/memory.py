@@ -35,6 +35,7 @@ def estimate_memory(
     points: Points,
     batch_size: int,
     device: torch.device | None = None,
+    label_shards: int = 1,
 ) -> MemoryEstimate:
     """Return what training will take. One batch is cut, to see how many labels a step touches.
 
@@ -48,16 +49,19 @@ def estimate_memory(
         Points per step.
     device
         Where training runs; by default on the CPU. Elsewhere, dense features are copied to the device as a whole.
+    label_shards
+        Over how many processes the labels are split. The module has the rows of one of them.
     """
     batch = points.cut(np.arange(min(batch_size, len(points))))
     trained = [parameter for parameter in module.parameters() if parameter.requires_grad]
     sparse = _with_sparse_gradients(module, batch)
     dim = max((parameter.shape[-1] for parameter in trained if parameter.ndim == 2), default=1)
+    label_rows = -(-_label_count(batch) // label_shards)
     parts = {
         "parameters": sum(tensor.nbytes for tensor in (*module.parameters(), *module.buffers())),
         "Adam": 2 * sum(parameter.nbytes for parameter in trained),
         "gradients": sum(parameter.nbytes for parameter in trained if id(parameter) not in sparse),
-        "a step": 4 * WORKING_COPIES * dim * (_label_count(batch) + len(batch.rows)),
+        "a step": 4 * WORKING_COPIES * dim * (label_rows + len(batch.rows)),
         "data": _bytes_of_points(points),
     }
     if device is not None and device.type != "cpu" and isinstance(points.X, torch.Tensor):

@@ -1,12 +1,12 @@
-"""Data-parallel training: the processes that `torchrun` started split every batch and all-reduce their gradients."""
+"""The processes that `torchrun` started: they split every batch, and sum the gradients of what they share."""
 
 from __future__ import annotations
 
 import atexit
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import timedelta
 
-import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
@@ -54,13 +54,16 @@ class Processes:
         Where a batch has fewer points than there are ranks, some ranks get no shard. Such a rank works on the first
         point, so that it has gradients to send, but its result does not count.
         """
-        bounds = np.linspace(0, len(rows), self.count + 1).astype(np.int64)
-        begin = bounds[self.rank]
-        end = bounds[self.rank + 1]
-
-        if begin == end:
+        own = self.part(len(rows))
+        if own.start == own.stop:
             return rows[:1], 0, False
-        return rows[begin:end], int(begin), True
+        return rows[own], own.start, True
+
+    def part(self, count: int, rank: int | None = None) -> slice:
+        """Return which of so many things are a rank's; by default this one's. It may be none."""
+        if rank is None:
+            rank = self.rank
+        return slice(count * rank // self.count, count * (rank + 1) // self.count)
 
     def sum_over_ranks(self, number: float | Tensor) -> Tensor:
         """Return the sum of a number over all ranks."""
@@ -90,17 +93,24 @@ class Processes:
             dist.broadcast(tensor, 0)
 
     @torch.no_grad()
-    def all_reduce_gradients(self, module: nn.Module, counts: bool) -> None:
+    def all_reduce_gradients(self, module: nn.Module, counts: bool, own: Collection[int] = ()) -> None:
         """Replace every gradient by its sum over all ranks.
 
-        `counts` is what `shard` returned. Rows that were touched only by ranks without a shard are left out.
+        Parameters
+        ----------
+        module
+            The module whose parameters have gradients.
+        counts
+            What `shard` returned. Rows that were touched only by ranks without a shard are left out.
+        own
+            The ids of parameters that are not shared: each rank has other rows of them.
         """
         if self.count == 1:
             return
 
         dense: list[Tensor] = []
         for parameter in module.parameters():
-            if parameter.grad is None:
+            if parameter.grad is None or id(parameter) in own:
                 continue
             if parameter.grad.is_sparse:
                 parameter.grad = self._gather_sparse(parameter.grad, counts)
@@ -159,9 +169,9 @@ def _all_reduce_dense(gradients: list[Tensor]) -> None:
 
 
 def _all_reduce_touched(module: nn.Module, counts: bool) -> None:
-    """Mark the embedding rows that any rank has touched in this step as touched on all ranks."""
+    """Mark the embedding rows that any rank has touched in this step as touched on all ranks, where Adam asks."""
     for part in module.modules():
-        if isinstance(part, TokenEmbeddings):
+        if isinstance(part, TokenEmbeddings) and part.lazy:
             touched = part.touched.to(torch.uint8) * counts
             dist.all_reduce(touched, dist.ReduceOp.MAX)
             part.touched.copy_(touched)

@@ -30,6 +30,7 @@ from xcbench.nn import (
     bce_over_shortlists,
 )
 from xcbench.train.batches import Batch, Points
+from xcbench.train.label_shards import splits_labels
 
 
 class LabelSide(Protocol):
@@ -71,23 +72,25 @@ class Task(nn.Module):
 class RankAll(Task):
     """One-vs-all over every label (or cluster): the surrogate and shortlister modules."""
 
+    @splits_labels
     def loss(self, batch: Batch) -> Tensor:
         """Return the binary cross-entropy over all labels."""
-        H, bias = self.classifiers(None)
-        x = self.documents(batch.X)
-        return bce_over_all(x, H, batch.targets, bias, self.reduction)
+        H, bias = self.classifiers(batch.labels)
+        x = batch.gather(self.documents(batch.X))
+        return bce_over_all(x, H, batch.targets, bias, self.reduction, batch.pairs)
 
 
 class RankShortlist(Task):
     """One-vs-all over each point's candidates: the extreme modules."""
 
+    @splits_labels
     def loss(self, batch: Batch) -> Tensor:
         """Return the binary cross-entropy over each point's candidates."""
         if batch.shortlists is None:
             raise ValueError("a task over shortlists needs points with candidates")
         W, bias = self.classifiers(batch.shortlists.labels)
-        x = self.documents(batch.X)
-        return bce_over_shortlists(x, W, batch.shortlists, bias, self.reduction)
+        x = batch.gather(self.documents(batch.X))
+        return bce_over_shortlists(x, W, batch.shortlists, bias, self.reduction, batch.pairs)
 
 
 def document_side(
