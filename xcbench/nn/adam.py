@@ -209,7 +209,7 @@ class Adam:
 def _as_matrix(tensor: Tensor) -> Floats:
     """Return a view with one row per row of the tensor: a vector becomes a matrix of one column."""
     array: Floats = tensor.detach().numpy()
-    return array.reshape(len(array), -1)
+    return array.reshape(len(array), math.prod(array.shape[1:]))
 
 
 def _summed_rows(grad: Tensor) -> tuple[Tensor, Tensor]:

@@ -6,6 +6,7 @@ import atexit
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -156,6 +157,30 @@ class Processes:
         dist.all_gather(gathered, torch.cat([rows, padding]))
 
         return [part[:size] for part, size in zip(gathered, sizes, strict=True)]
+
+
+def differentiable_sum(x: Tensor) -> Tensor:
+    """Return the sum of x over all ranks, in float32 at least. The gradient of x is the sum of all ranks' gradients."""
+    in_full_precision = x.to(torch.promote_types(x.dtype, torch.float32))
+    return _Sum.apply(in_full_precision)  # type: ignore[no-untyped-call, no-any-return]
+
+
+class _Sum(torch.autograd.Function):
+    """torch's own form of this was deprecated in favour of one that is private."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return _all_reduced(x)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Tensor:
+        return _all_reduced(grads[0])
+
+
+def _all_reduced(x: Tensor) -> Tensor:
+    total = x.clone(memory_format=torch.contiguous_format)
+    dist.all_reduce(total)
+    return total
 
 
 def _all_reduce_dense(gradients: list[Tensor]) -> None:
