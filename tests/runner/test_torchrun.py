@@ -90,6 +90,38 @@ def test_two_processes_make_one_record(two, data, tmp_path):
     assert two.cache.remains() == []
 
 
+MODULES = {
+    "decaf": ("surrogate.training", "shortlister.training", "extreme.training"),
+    "eclare": ("surrogate.training", "shortlister.training", "extreme.training"),
+    "astec": ("surrogate", "extreme"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", MODULES)
+def test_methods_predict_alike_when_two_processes_split_their_labels(method, tmp_path):
+    data = toy_dataset(labels=60, train=300, test=60)
+    store_dataset(data, tmp_path / "toy")
+    settings = {"dim": 16, **{f"{module}.steps": 60 for module in MODULES[method]}}
+    alone = run(
+        RunSpec(method, overrides=settings), data=data, store=tmp_path / "alone", cache=tmp_path / "stages of one"
+    )
+
+    options = ["--method", method, "--dataset", str(tmp_path / "toy"), "--device", "cpu"]
+    for name, value in settings.items():
+        options += ["--set", f"{name}={value}"]
+    environment = {**os.environ, "XCBENCH_HOME": str(tmp_path), "XCBENCH_THREADS": "1", "OMP_NUM_THREADS": "1"}
+    command = [*TORCHRUN, "-m", "xcbench", "run", *options]
+    subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=300)
+
+    (together,) = Store(tmp_path / "runs").records()
+    assert together.log().count("points and labels split over 2 processes") == len(MODULES[method])
+    expected = alone.predictions().cut(5)
+    predicted = together.predictions().cut(5)
+    assert (predicted.indices == expected.indices).mean() > 0.98
+    np.testing.assert_allclose(predicted.scores, expected.scores, atol=0.002)
+
+
 def test_a_table_is_not_for_torchrun(monkeypatch, capsys):
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(SystemExit) as end:

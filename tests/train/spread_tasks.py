@@ -47,6 +47,11 @@ def all_in_first_half():
     return task, Points(random_matrix(len(points), 40, 0.2, 0), Y, Candidates.of_labels(listed, 30))
 
 
+def in_torch(task, points):
+    """The same in float64, for which there are no kernels: so it takes the way of other devices."""
+    return task.double(), points
+
+
 class OtherLabels(nn.Module):
     """A user's own label side: a plain parameter, and a bank of numbers that do not belong to labels."""
 
@@ -89,6 +94,8 @@ TWO = {
     "astec, all labels": lambda: astec(shortlists=False),
     "astec, shortlists": lambda: astec(shortlists=True),
     "one process without labels": all_in_first_half,
+    "as on a GPU, one process without labels": lambda: in_torch(*all_in_first_half()),
+    "as on a GPU, all labels": lambda: in_torch(*toy(shortlists=False)),
     "own label side, all labels": lambda: own_label_side(shortlists=False),
     "own loss": own_loss,
     "own label side, shortlists": lambda: own_label_side(shortlists=True),

@@ -8,6 +8,7 @@ May import `data`, `kernels`, `nn` and `shortlist`. `runner`, `report`, `cli` an
 from xcbench.kernels.memory import MemoryEstimate
 from xcbench.train.batches import Batch, Candidates, Points, learnable, targets_of
 from xcbench.train.devices import resolve_device
+from xcbench.train.label_shards import splits_labels
 from xcbench.train.loop import Trainable, Training, TrainReport, Work, train
 from xcbench.train.memory import cascade_memory, estimate_memory
 from xcbench.train.modules import ModuleConfig, official_training, scaled_training
@@ -40,6 +41,7 @@ __all__ = [
     "official_training",
     "resolve_device",
     "scaled_training",
+    "splits_labels",
     "targets_of",
     "train",
 ]
