@@ -17,7 +17,7 @@ from typing import Any, Literal
 from xcbench.defaults import DEFAULT_DATASET
 from xcbench.errors import InputError, unknown_name
 from xcbench.report.typed_yaml import read_yaml
-from xcbench.runner.spec import RunSpec
+from xcbench.runner.spec import Curve, RunSpec
 
 _log = logging.getLogger(__name__)
 
@@ -33,6 +33,8 @@ class Row:
     rerank: str | None = None
     overrides: dict[str, Any] = field(default_factory=dict)
     ensemble: int = 1
+    curve: Curve = "none"
+    """Whether its runs have a learning curve, and on which points."""
     paper: str | None = None
     """The row's name in `experiments/paper/results.csv`, where it is not the label."""
     series: str | None = None
@@ -63,6 +65,7 @@ class Row:
             overrides=self.overrides,
             seed=seed,
             ensemble=self.ensemble,
+            curve=self.curve,
         )
 
 

@@ -13,6 +13,7 @@ from xcbench.train.memory import cascade_memory, estimate_memory
 from xcbench.train.mixing import mixed_pairs
 from xcbench.train.modules import ModuleConfig, official_training, scaled_training
 from xcbench.train.schedules import Schedule, halving_after
+from xcbench.train.stopping import stopping_early
 from xcbench.train.tasks import RankAll, RankShortlist, Task, all_classifiers, document_side, encode, fit_bias, log_odds
 
 __all__ = [
@@ -42,6 +43,7 @@ __all__ = [
     "official_training",
     "resolve_device",
     "scaled_training",
+    "stopping_early",
     "targets_of",
     "train",
 ]
