@@ -26,9 +26,7 @@ class SynonymsConfig:
     """One word in ten, as in EDA (Wei and Zou, 2019)."""
 
     rate: float = 0.1
-    """The share of words that are replaced, among those that have a near one."""
-    min_cosine: float = 0.5
-    """A word without another one this near keeps its place."""
+    """The share of words that are replaced."""
     dim: int = 128
     """The length of a word vector."""
 
@@ -40,7 +38,7 @@ class SynonymsConfig:
 
 
 def nearest_words(X: sp.csr_array, c: SynonymsConfig, seed: int) -> Ints:
-    """[V] the nearest other word of each word, or the word itself where none is near."""
+    """[V] the nearest other word of each word, or the word itself where it shares no title with others."""
     words = np.arange(X.shape[1], dtype=np.int32)
     if len(words) < 2:
         return words
@@ -50,7 +48,7 @@ def nearest_words(X: sp.csr_array, c: SynonymsConfig, seed: int) -> Ints:
     second = (best.indices[:, 0] == words).astype(np.int64)
     nearest = best.indices[words, second]
     cosine = best.scores[words, second]
-    return np.where(cosine >= c.min_cosine, nearest, words).astype(np.int32)
+    return np.where(cosine > 0, nearest, words).astype(np.int32)
 
 
 def with_synonyms(X: sp.csr_array, nearest: Ints, rate: float, seed: int) -> sp.csr_array:
