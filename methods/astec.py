@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 
 from xcbench.data import Dataset, TopK
-from xcbench.data.matrices import pattern
+from xcbench.data.matrices import binary_targets
 from xcbench.data.word_vectors import learn_vectors
 from xcbench.kernels.arrays import Floats, Ints
 from xcbench.kernels.csr import SparseRows
@@ -60,6 +60,7 @@ from xcbench.train import (
     cascade_memory,
     learnable,
     log_odds,
+    mixed_pairs,
     scaled_training,
     targets_of,
     train,
@@ -265,6 +266,7 @@ def surrogate(work: StageWork[AstecConfig]) -> Values:
     centroids = sparse_centroids(original.train.Y, original.train.X, graph=walk)
     K = cluster_count(work.data.label_count, c.clusters)
     clustering = balanced_clusters(centroids, K, seed=work.seed)
+    original_targets = meta_targets(targets_of(learnable(original.train)), clustering)
 
     E = TokenEmbeddings(work.data.feature_count, c.dim, lazy=True)
     if c.start == "words":
@@ -274,22 +276,22 @@ def surrogate(work: StageWork[AstecConfig]) -> Values:
             E.weight.copy_(torch.from_numpy(vectors))
 
     targets = meta_targets(targets_of(points), clustering)
-    share_of_true_pairs = targets.nnz / max(1, math.prod(targets.shape))
-    labels = _free_labels(c, clustering.K, share_of_true_pairs)
+    labels = _free_labels(c, clustering.K, binary_targets(original_targets).nnz, math.prod(original_targets.shape))
     task = RankAll(AstecEncoder(c.dim, c.dropout, E), labels, c.reduction)
-    train(task, Points(points.X, targets), c.surrogate, work, "surrogate")
+    train(task, Points(points.X, targets, mixed=mixed_pairs(points)), c.surrogate, work, "surrogate")
     return {"E": as_array(E.weight)}
 
 
-@stage(after=[surrogate], seeded=False)
+@stage(data="unaugmented", after=[surrogate], seeded=False)
 def neighbours(work: StageWork[AstecConfig]) -> Values:
     """Module II: where labels and training points lie. (100 points vote, which is the authors' efSearch.)"""
-    f = coarse(work.data.train.X, work[surrogate]["E"])
-    Y = work.data.train.Y
+    original = work.unaugmented.train
+    f = coarse(original.X, work[surrogate]["E"])
+    Y = original.Y
     centroids = HNSWShortlister.of(dense_centroids(Y, f), M=100, ef_construction=300, ef_search=400)
     points = HNSWShortlister.of(
         f,
-        pattern(Y),
+        binary_targets(Y),
         neighbours=100,
         vote="sum",
         M=50,
@@ -301,6 +303,7 @@ def neighbours(work: StageWork[AstecConfig]) -> Values:
 
 @stage(
     settings=("dim", "dropout", "prior_bias", "centroid_weight", "shortlist_length", "random_negatives", "extreme"),
+    data=("data", "unaugmented"),
     after=[surrogate, neighbours],
 )
 def extreme(work: StageWork[AstecConfig]) -> Values:
@@ -310,22 +313,23 @@ def extreme(work: StageWork[AstecConfig]) -> Values:
     points = learnable(work.data.train)
     f = coarse(points.X, work[surrogate]["E"])
     listed = Neighbours.of(work[neighbours], c.centroid_weight).labels(f, c.shortlist_length)
-    candidates = Candidates.of_labels(listed, L, with_positives=True, random=c.random_negatives)
+    candidates = Candidates.of_labels(listed, L, with_positives=True, random=c.random_negatives, own=points.label_of)
 
     encoder = AstecEncoder(c.dim, c.dropout)
     candidates_per_point = min(L, c.shortlist_length + c.random_negatives)
-    labels = _free_labels(c, L, points.Y.nnz / (len(points) * candidates_per_point))
+    original = learnable(work.unaugmented.train)
+    labels = _free_labels(c, L, binary_targets(original.Y).nnz, len(original) * candidates_per_point)
     task = RankShortlist(encoder, labels, "batch")
-    train(task, Points(f, targets_of(points), candidates), c.extreme, work, "extreme")
+    train(task, Points(f, targets_of(points), candidates, mixed_pairs(points)), c.extreme, work, "extreme")
     W, bias = all_classifiers(task, L)
     return {"R": as_array(encoder.fine.W()), "b": as_array(encoder.fine.bias), "W": W, "bias": bias}
 
 
-def _free_labels(c: AstecConfig, count: int, share_of_true_pairs: float) -> FreeLabels:
+def _free_labels(c: AstecConfig, count: int, true_pairs: int, all_pairs: int) -> FreeLabels:
     labels = FreeLabels(count, c.dim)
     if c.prior_bias and labels.bias is not None:
         with torch.no_grad():
-            labels.bias.weight.add_(log_odds(share_of_true_pairs))
+            labels.bias.weight.add_(log_odds(true_pairs / max(1, all_pairs)))
     return labels
 
 
@@ -351,6 +355,7 @@ class Astec(Method[AstecConfig]):
     predictor_type = AstecPredictor
     stages = (surrogate, neighbours, extreme)
     can_ignore_pairs = True
+    can_mix_points = True
     citation = "Dahiya, Saini, Mittal, Shaw, Dave, Soni, Jain, Agarwal, Varma: DeepXML, WSDM 2021"
     presets: ClassVar[Mapping[str, Patch]] = {
         "LF-AmazonTitles-131K": _paper(0.03, 0.001, 14, 200, 0.1),

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from xcbench.data import Dataset, Split
 from xcbench.data.word_vectors import learn_vectors, read_vectors, vectors_digest
-from xcbench.kernels.arrays import Floats, Longs
+from xcbench.kernels.arrays import Floats, Ints, Longs
 from xcbench.kernels.csr import SparseRows
 from xcbench.labels.centroids import dense_centroids, sparse_centroids
 from xcbench.labels.clustering import balanced_clusters, cluster_count
@@ -53,6 +53,7 @@ from xcbench.train import (
     encode,
     fit_bias,
     learnable,
+    mixed_pairs,
     official_training,
     scaled_training,
     targets_of,
@@ -223,7 +224,7 @@ def surrogate(work: StageWork[DecafConfig]) -> Values:
     dropout = c.surrogate.dropout
     block = GatedBlock(c.dim, dropout)
     if c.embeddings == "pretrained":
-        return {"E": _pretrained(c, data, work.seed), "encoder": folded(block)}
+        return {"E": _pretrained(c, original, work.seed), "encoder": folded(block)}
 
     E = TokenEmbeddings(data.feature_count, c.dim, scale=c.embedding_scale)
     clustering = label_clusters(c, sparse_centroids(original.train.Y, original.train.X), work.seed)
@@ -233,7 +234,7 @@ def surrogate(work: StageWork[DecafConfig]) -> Values:
     if not c.fitted_bias:
         labels.bias = None
     task = RankAll(DocumentEncoder(block, E), labels, c.reduction)
-    _train(c, c.surrogate, task, Points(points.X, targets), work)
+    _train(c, c.surrogate, task, Points(points.X, targets, mixed=mixed_pairs(points)), work)
     return {"E": as_array(E.weight), "encoder": folded(block)}
 
 
@@ -248,7 +249,7 @@ def shortlister(work: StageWork[DecafConfig]) -> Values:
     original = work.unaugmented
     points = learnable(work.data.train)
     if c.shortlist != "clusters":
-        return _other_shortlister(c, points, work[surrogate], work.seed)
+        return _other_shortlister(c, learnable(original.train), work[surrogate], work.seed)
 
     E = TokenEmbeddings.of(work[surrogate]["E"])
     document_vectors = E.embed(SparseRows.of(original.train.X)).numpy()
@@ -259,13 +260,15 @@ def shortlister(work: StageWork[DecafConfig]) -> Values:
     labels = label_classifiers(E, U, clustering.K, dropout, c.classifier, frozen=c.freeze)
     documents, X = document_side(GatedBlock(c.dim, dropout), E, points.X, c.freeze)
     task = RankAll(documents, labels, c.reduction)
-    _train(c, c.shortlister, task, Points(X, targets), work)
+    _train(c, c.shortlister, task, Points(X, targets, mixed=mixed_pairs(points)), work)
 
     H, bias = all_classifiers(task, clustering.K)
     beam = BeamShortlister.of(H, clustering, clustering.K, bias)
+    measured = learnable(original.train)
+    _, X_measured = document_side(documents.block, E, measured.X[:RECALL_POINTS], c.freeze)
     return {
         "found": pack(beam),
-        "recall": _recall(beam, encode(task, X[:RECALL_POINTS]), points.Y[:RECALL_POINTS]),
+        "recall": _recall(beam, encode(task, X_measured), measured.Y[:RECALL_POINTS]),
         "E": None if c.freeze else as_array(E.weight),
         "encoder": folded(documents.block),
     }
@@ -306,13 +309,13 @@ def extreme(work: StageWork[DecafConfig]) -> Values:
     E = TokenEmbeddings.of(work[surrogate]["E"] if module2["E"] is None else module2["E"])
     first_encoder = FixedEncoder(**module2["encoder"], E=as_array(E.weight))
     x = first_encoder.to(work.device)(points.X)
-    candidates = training_candidates(c, trained_shortlister(c, module2), x, work.device)
+    candidates = training_candidates(c, trained_shortlister(c, module2), x, points.label_of, work.device)
 
     dropout = c.extreme.dropout
     labels = label_classifiers(E, data.Z, L, dropout, c.classifier, c.free_start, c.freeze)
     documents, X = document_side(GatedBlock(c.dim, dropout), E, points.X, c.freeze)
     task = RankShortlist(documents, labels, c.reduction)
-    _train(c, c.extreme, task, Points(X, targets_of(points), candidates), work)
+    _train(c, c.extreme, task, Points(X, targets_of(points), candidates, mixed_pairs(points)), work)
 
     W, bias = all_classifiers(task, L)
     return {
@@ -332,14 +335,20 @@ def trained_shortlister(c: DecafConfig, module2: Values) -> Shortlister:
     return dataclasses.replace(found, beam=beam)
 
 
-def training_candidates(c: DecafConfig, found: Shortlister, x: Floats, device: str) -> Candidates:
-    """The labels against which each training point is ranked in Module IV."""
+def training_candidates(
+    c: DecafConfig,
+    found: Shortlister,
+    x: Floats,
+    own: Ints | None,
+    device: str,
+) -> Candidates:
+    """The labels against which each training point is ranked in Module IV; a title is always ranked against its own."""
     if isinstance(found, BeamShortlister):
         members = SparseRows.of(found.clustering.to_csr().T.tocsr())
         clusters = found.to(device).clusters(x)
-        return Candidates(clusters.indices, members, c.force_positives)
+        return Candidates(clusters.indices, members, c.force_positives, own=own)
     labels = found.shortlist(x, min(c.shortlist_length, found.label_count)).indices
-    return Candidates.of_labels(labels, found.label_count, c.force_positives)
+    return Candidates.of_labels(labels, found.label_count, c.force_positives, own=own)
 
 
 def _pretrained(c: DecafConfig, data: Dataset, seed: int) -> Floats:
@@ -391,6 +400,7 @@ class Decaf(Method[DecafConfig]):
     predictor_type = CascadePredictor
     stages = (surrogate, shortlister, extreme)
     can_ignore_pairs = True
+    can_mix_points = True
     citation = "Mittal, Dahiya, Agrawal, Saini, Agarwal, Kar, Varma: DECAF, WSDM 2021"
     ablations: ClassVar[Mapping[str, Ablation]] = {
         "fft": Ablation("DECAF-FFT", {"embeddings": "pretrained", "freeze": True}),

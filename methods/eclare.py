@@ -62,6 +62,7 @@ from xcbench.train import (
     document_side,
     fit_bias,
     learnable,
+    mixed_pairs,
     official_training,
     scaled_training,
     targets_of,
@@ -266,11 +267,11 @@ def training_candidates(
     G: sp.csr_array,
     device: str = "cpu",
 ) -> Candidates:
-    """The labels against which each training point is ranked in Module IV."""
+    """The labels against which each training point is ranked in Module IV; a title is always ranked against its own."""
     label_count = G.shape[0]
     if c.negatives == "pagerank":
         near = personalised_pagerank(G, points.Y, top=min(c.shortlist_length, label_count))
-        return Candidates.of_labels(TopK.from_csr(near).indices, label_count)
+        return Candidates.of_labels(TopK.from_csr(near).indices, label_count, own=points.label_of)
 
     beam = cluster_beam(c, shortlister)
     encoder = FixedEncoder(**shortlister["encoder"], E=as_array(E.weight)).to(device)
@@ -278,7 +279,7 @@ def training_candidates(
     if c.expand:
         members = (members @ G).tocsr()
     clusters = beam.to(device).clusters(encoder(points.X))
-    return Candidates(clusters.indices, SparseRows.of(members))
+    return Candidates(clusters.indices, SparseRows.of(members), own=points.label_of)
 
 
 # Section 3.5: training in four modules.
@@ -313,7 +314,8 @@ def surrogate(work: StageWork[EclareConfig]) -> Values:
     clustering = label_clusters(c, centroids, original, work.seed)
 
     train_points = learnable(work.data.train)
-    points = Points(train_points.X, meta_targets(targets_of(train_points), clustering))
+    targets = meta_targets(targets_of(train_points), clustering)
+    points = Points(train_points.X, targets, mixed=mixed_pairs(train_points))
     dropout = c.surrogate.dropout
     E = TokenEmbeddings(work.data.feature_count, c.dim, scale=c.embedding_scale)
     labels = _cluster_classifiers(c, E, work.data.Z, clustering, counts, dropout, in_surrogate=True)
@@ -344,7 +346,8 @@ def shortlister(work: StageWork[EclareConfig]) -> Values:
 
     dropout = c.shortlister.dropout
     documents, X = document_side(ResidualBlock(c.dim, dropout), E, train_points.X, c.freeze)
-    points = Points(X, meta_targets(targets_of(train_points), clustering))
+    targets = meta_targets(targets_of(train_points), clustering)
+    points = Points(X, targets, mixed=mixed_pairs(train_points))
     labels = _cluster_classifiers(c, E, Z, clustering, counts, dropout)
     task = RankAll(documents, labels, c.reduction)
     train(task, points, c.shortlister.training, work, "shortlister", fit_bias)
@@ -390,7 +393,7 @@ def extreme(work: StageWork[EclareConfig]) -> Values:
     dropout = c.extreme.dropout
     documents, X = document_side(ResidualBlock(c.dim, dropout), E, train_points.X, c.freeze)
     candidates = training_candidates(c, E, train_points, found, G, work.device)
-    points = Points(X, targets_of(train_points), candidates)
+    points = Points(X, targets_of(train_points), candidates, mixed_pairs(train_points))
     labels = label_classifiers(c, E, data.Z, G, dropout)
     task = RankShortlist(documents, labels, c.reduction)
     train(task, points, c.extreme.training, work, "extreme", fit_bias)
@@ -434,6 +437,7 @@ class Eclare(Method[EclareConfig]):
     predictor_type = CascadePredictor
     stages = (graph, surrogate, shortlister, extreme)
     can_ignore_pairs = True
+    can_mix_points = True
     citation = "Mittal, Sachdeva, Agrawal, Agarwal, Kar, Varma: ECLARE, WWW 2021"
     ablations: ClassVar[Mapping[str, Ablation]] = {
         "gcn": Ablation("ECLARE-GCN", {"classifier.layer": "gcn"}),
@@ -478,7 +482,7 @@ class Eclare(Method[EclareConfig]):
         module2 = run.stage(shortlister, data)
         module4 = run.stage(extreme, data)
         run.report("LMI", module2["LMI"])
-        run.report("component_weight", mean_by_frequency(module4["strengths"], data.label_frequency))
+        run.report("component_weight", mean_by_frequency(module4["strengths"], run.unaugmented.label_frequency))
 
         # Section 3.4: a beam over clusters, the labels in them, and GAME (xcbench/shortlist/game.py) over both.
         beam_in_labels = c.beam or c.shortlist_length

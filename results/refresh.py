@@ -17,7 +17,7 @@ import nbclient
 
 from xcbench.data.embedded import embedded_names
 from xcbench.files import atomic_file
-from xcbench.report import claims, experiments, grid, plots, render, tables
+from xcbench.report import claims, examples, experiments, grid, plots, render, tables
 from xcbench.report.experiments import Experiment
 from xcbench.report.notebooks import name_of
 from xcbench.report.scores import DatasetRuns
@@ -122,7 +122,10 @@ def keep(used: dict[str, Record], dataset_runs: DatasetRuns, full: Store) -> Non
 
 def write(stem: Path, experiment: Experiment, dataset_runs: DatasetRuns) -> None:
     """Write the rendered table with its claims, tidy figures, and the picture where there is one."""
-    if experiment.rows:
+    if experiment.examples:
+        shown = examples.examples_grid(experiment, dataset_runs, experiment.seeds)
+        put(stem.with_suffix(".md"), grid.as_markdown([shown]))
+    elif experiment.rows:
         table = tables.fill(experiment, dataset_runs, experiment.seeds)
         parts = [
             f"`xcbench table {experiment.name} --dataset {dataset_runs.data.name}`\n",

@@ -1,4 +1,4 @@
-"""Run the variants of `experiments/search/METHOD.yaml`, or those of a reranker, on a held-out slice; print scores."""
+"""Run the variants of `experiments/search/METHOD.yaml`, or of another table there, on a held-out slice; print scores."""
 
 import argparse
 import logging
@@ -18,7 +18,7 @@ def main() -> None:
     if options.verbose:
         logging.basicConfig(level=logging.INFO)
 
-    table = options.rerank or options.method
+    table = options.table or options.rerank or options.method
     data = held_out(load_dataset(options.dataset), fold=options.fold)
     print(f"{data.name}: {len(data.train)} points to train on, {len(data.test)} held out")
     print("".join(f"{name:>8}" for name in METRICS), f"{'CPU s':>8}  variant", flush=True)
@@ -33,6 +33,7 @@ def main() -> None:
             augment=tuple(options.augment),
             rerank=options.rerank,
             overrides=settings,
+            seed=options.seed,
         )
         start = time.process_time()
         record = run(spec, data=data)
@@ -59,6 +60,8 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("method")
     parser.add_argument("--dataset", default=DEFAULT_DATASET)
     parser.add_argument("--fold", type=int, default=0, help="which fifth of the training points to hold out, 0 to 4")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--table", help="whose variants to run, by default those of the reranker or the method")
     parser.add_argument("--augment", action="append", default=[], help="an augmentation of the slice's training points")
     parser.add_argument("--rerank", help="a reranker behind the method")
     parser.add_argument("--only", default="", help="variants whose name begins like this")

@@ -33,7 +33,7 @@ from xcbench.plugins import (
     stage,
 )
 from xcbench.shortlist.blocks import topk_in_blocks
-from xcbench.train import Batch, Points, Schedule, Training, train
+from xcbench.train import Batch, Points, Schedule, Training, mixed_pairs, train
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,8 @@ def networks(work: StageWork[MachConfig]) -> Values:
     bucket_of = random.integers(0, B, (data.label_count, R)).astype(np.int32)
 
     module = Networks(data.feature_count, R, c.hidden, B, c.dropout)
-    points = Points(data.train.X, _bucket_targets(data.train.Y, bucket_of, B))
+    targets = _bucket_targets(data.train.Y, bucket_of, B)
+    points = Points(data.train.X, targets, mixed=mixed_pairs(data.train))
     settings = Training(c.lr, c.batch_size, c.epochs, schedule=Schedule("linear", warmup=0.1))
     train(module, points, settings, work, "networks")
     tensors = {name: tensor.cpu() for name, tensor in module.state_dict().items()}
@@ -198,6 +199,7 @@ class Mach(Method[MachConfig]):
     config_type = MachConfig
     predictor_type = MachPredictor
     stages = (networks,)
+    can_mix_points = True
     citation = "Medini et al., Extreme Classification in Log Memory using Count-Min Sketch, NeurIPS 2019"
 
     def fit(self, data: Dataset, run: Run) -> MachPredictor:

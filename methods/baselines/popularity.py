@@ -37,5 +37,6 @@ class Popularity(Method[NoConfig]):
     predictor_type = PopularityPredictor
 
     def fit(self, data: Dataset, run: Run) -> PopularityPredictor:
-        share = data.label_frequency / max(1, len(data.train))
+        original = run.unaugmented
+        share = original.label_frequency / max(1, len(original.train))
         return PopularityPredictor(share.astype(np.float32))

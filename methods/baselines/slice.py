@@ -17,6 +17,7 @@ import torch
 from torch.nn.functional import normalize
 
 from xcbench.data import Dataset, TopK
+from xcbench.data.matrices import binary_targets, weak_targets
 from xcbench.kernels.arrays import Floats
 from xcbench.kernels.svm import Examples, fit_classifiers
 from xcbench.labels import dense_centroids
@@ -86,13 +87,18 @@ def dense_vectors(X: sp.csr_array, V: Floats) -> Floats:
     return normalize(torch.from_numpy(X @ V), dim=1).numpy()
 
 
-@stage(settings=["shortlist", "M", "ef_construction", "ef_search", "C"], after=[words])
+@stage(
+    settings=["shortlist", "M", "ef_construction", "ef_search", "C"],
+    data=("data", "unaugmented"),
+    after=[words],
+)
 def ranker(work: StageWork[SliceConfig]) -> Values:
     """The index of label centroids, and the SVMs that are trained on its shortlists."""
     c = work.config
     Y = work.data.train.Y
     vectors = dense_vectors(work.data.train.X, work[words]["V"])
-    centroids = dense_centroids(Y, vectors)
+    original = work.unaugmented.train
+    centroids = dense_centroids(original.Y, dense_vectors(original.X, work[words]["V"]))
     index = HNSWShortlister.of(
         centroids,
         M=c.M,
@@ -114,11 +120,14 @@ def ranker(work: StageWork[SliceConfig]) -> Values:
 
 
 def _examples(Y: sp.csr_array, shortlists: TopK) -> Examples:
-    """The points of each label: those that have it, and those whose shortlist has it."""
+    """The points of each label: those that have it, and those whose shortlist has it without a weak target."""
     label_count = Y.shape[1]
-    positive = Y.T.tocsr()
+    positive = binary_targets(Y).T.tocsr()
     shortlisted = shortlists.to_csr(label_count)
-    points = (abs(shortlisted.T) + positive).tocsr()
+    shortlisted.data[:] = 1
+    negative = shortlisted - shortlisted.multiply(weak_targets(Y))
+    points = (negative.T + positive).tocsr()
+    points.eliminate_zeros()
     points.sort_indices()
     positive.sort_indices()
     return Examples(np.arange(label_count, dtype=np.int32), points, positive)

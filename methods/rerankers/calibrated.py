@@ -184,12 +184,12 @@ class Calibrated(Reranker[CalibratedConfig]):
 
     def fit(self, data: Dataset, run: Run, first: Trained) -> CalibratedRescorer:
         # Before the network: in the meantime a second process may already do the second training.
-        evidence = Evidence.of(data, self._ranker, run, first)
+        evidence = Evidence.of(run.unaugmented, self._ranker, run, first)
         network = None
         for part in self.retraining_data(run):
             run.log(f"calibration: the method is trained again without {len(part.test):,} of its points")
-            seen, second = first.retrain(part)
-            second_evidence = Evidence.of(seen, self._ranker, run, second)
+            _, second = first.retrain(part)
+            second_evidence = Evidence.of(part, self._ranker, run, second)
             network = self._train_network(part, second_evidence, second, run)
         if network is None:
             run.log(f"calibration takes {MIN_HELD_OUT} held-out points or more: the sparse ranker ranks alone")

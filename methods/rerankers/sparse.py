@@ -26,7 +26,7 @@ import scipy.sparse as sp
 
 from xcbench.data import Dataset, Split, TopK
 from xcbench.data.dataset import pairs_of_rows
-from xcbench.data.matrices import binary_targets, pattern, with_constant
+from xcbench.data.matrices import binary_targets, pattern, weak_targets, with_constant
 from xcbench.errors import InputError
 from xcbench.kernels.arrays import Floats, Longs
 from xcbench.kernels.sparse_svm import LabelWeights, fit_sparse_classifiers
@@ -112,8 +112,10 @@ class SparseRanker(Reranker[SparseRankerConfig]):
     citation = "Gupta et al., ELIAS: End-to-End Learning to Index and Search in Large Output Spaces, NeurIPS 2022"
 
     def fit(self, data: Dataset, run: Run, first: Ranking) -> SparseRescorer:
-        examples, power = self.examples(data, run, first)
-        W = self.classifiers(data.train.X, data.Z, examples, run)
+        # Points that an augmentation added are no examples: titles are some anyway, with a weight of their own.
+        original = run.unaugmented
+        examples, power = self.examples(original, run, first)
+        W = self.classifiers(original.train.X, original.Z, examples, run)
         return SparseRescorer(W, power)
 
     def examples(self, data: Dataset, run: Run, first: Ranking) -> tuple[sp.csr_array, float]:
@@ -196,14 +198,18 @@ def _predict(points: Split, rows: Longs, first: Ranking) -> TopK:
 
 
 def _costs(points: Split, rows: Longs, predictions: TopK, C: float) -> sp.csr_array:
-    """C where a label is true for a point, -C where it is merely listed; points without words teach nothing."""
+    """C where a label is true for a point, -C where it is merely listed; points without words teach nothing.
+
+    A label with a weak target is neither.
+    """
     Y = binary_targets(points.Y[rows])
+    weak = weak_targets(points.Y[rows])
     listed = predictions.to_csr(Y.shape[1])
     listed.data[:] = 1
     ignored_pairs = np.concatenate([points.filter, points.ignored])
     pairs = pairs_of_rows(ignored_pairs, rows, len(points))
     ones = np.ones(len(pairs), np.float32)
-    ignored = pattern(sp.csr_array((ones, tuple(pairs.T)), shape=Y.shape))
+    ignored = pattern(sp.csr_array((ones, tuple(pairs.T)), shape=Y.shape) + weak)
 
     # Every pair that is listed, true or ignored gets an entry, of one bit for each of the three.
     costs = sp.csr_array(listed + 2 * Y + 4 * ignored)

@@ -63,7 +63,7 @@ def four():
 
 def test_true_labels_are_examples_and_listed_ones_counterexamples(four, asked, tmp_path):
     fitted(dataclasses.replace(four, Z=None), tmp_path, Lists([[0, 1], [0, 3], [2, -1], [3, 2]]), C=2.0)
-    assert asked["costs"].tolist() == [[2, -2, 0, 0], [-2, 2, 2, -2], [0, 2, -2, 0], [0, 0, -2, -2]]
+    assert asked["costs"].tolist() == [[2, -2, 0, 0], [-2, 2, 2, -2], [0, 2, 0, 0], [0, 0, -2, -2]]
     assert asked["X"].tolist() == np.hstack([np.eye(4), np.ones((4, 1))]).tolist()
 
 

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
@@ -28,6 +28,7 @@ def run(
     seed: int = 0,
     set_: Annotated[tuple[str, ...], Parameter(name="--set", negative=())] = (),
     ensemble: int = 1,
+    curve: Literal["none", "test", "slice"] = "none",
     device: str = "auto",
     force: Flag = False,
     dry_run: Flag = False,
@@ -57,6 +58,9 @@ def run(
         key.path=value changes one setting; may be given several times.
     ensemble
         How many members to train and average.
+    curve
+        Also keep a learning curve, P@k and PSP@k against the steps of the last stage: on the test points, or on a slice
+        of the training points, which are then left out of another training. It takes about a second training.
     device
         auto, cpu, cuda or cuda:N.
     force
@@ -86,6 +90,7 @@ def run(
         overrides=_overrides(set_),
         seed=seed,
         ensemble=ensemble,
+        curve=curve,
     )
     overwrite = OverwriteStrategy.REDO if force else OverwriteStrategy.KEEP
 

@@ -121,10 +121,30 @@ def table(
         overwrite = OverwriteStrategy.REDO if run == "all" else OverwriteStrategy.KEEP
         failures = _run_missing(experiment, datasets, seeds, chosen_launcher, seconds, overwrite, device)
 
-    filled = [tables.fill(experiment, runs, seeds, failures) for runs in datasets]
-    _write(render(filled, format), output)
+    if experiment.examples:
+        _write(_examples(experiment, datasets, seeds, format), output)
+    else:
+        filled = [tables.fill(experiment, runs, seeds, failures) for runs in datasets]
+        _write(render(filled, format), output)
     if failures:
         sys.exit(1)
+
+
+def _examples(
+    experiment: "Experiment",
+    datasets: "list[DatasetRuns]",
+    seeds: tuple[int, ...],
+    form: Literal["text", "md", "latex", "html", "csv"],
+) -> str:
+    """Return a table of predictions side by side."""
+    from xcbench.errors import InputError
+    from xcbench.report import grid
+    from xcbench.report.examples import examples_grid
+
+    if form == "csv":
+        raise InputError(f"{experiment.name} shows examples, which text, md, latex and html can show, but not csv")
+    grids = [examples_grid(experiment, runs, seeds) for runs in datasets]
+    return grid.show(grids, form, experiment.title)
 
 
 def _run_missing(

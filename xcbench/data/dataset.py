@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING, Literal, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 Pairs = npt.NDArray[np.int64]
 """[m, 2] pairs (point, label)."""
+
+POSITIVE = 0.5
+"""A soft target from here on makes a label true, where only true and false are known; see docs/soft-targets.md."""
 
 
 @dataclass(frozen=True)
@@ -92,6 +95,32 @@ def no_pairs() -> Pairs:
 
 
 @dataclass(frozen=True)
+class Mixing:
+    """MixUp: whenever a point is trained on, it is mixed with another one, features and targets alike.
+
+    Parameters
+    ----------
+    partners
+        What a point is mixed with: any other training point, or a point that is a label's title. In the latter case the
+        titles are partners only, and no points of their own.
+    alpha
+        The weight of the point itself is max(w, 1 - w) with w from Beta(alpha, alpha), drawn anew at every step.
+    weight
+        A fixed weight in the place of a drawn one; 1 mixes nothing.
+    """
+
+    partners: Literal["points", "labels"] = "points"
+    alpha: float = 0.2
+    weight: float | None = None
+
+    def __post_init__(self) -> None:
+        if not self.alpha > 0:
+            raise ValueError(f"alpha is greater than 0, got {self.alpha}")
+        if self.weight is not None and not 0 <= self.weight <= 1:
+            raise ValueError(f"weight lies between 0 and 1, got {self.weight}")
+
+
+@dataclass(frozen=True)
 class Split:
     """The training points or the test points of a dataset.
 
@@ -100,7 +129,7 @@ class Split:
     X
         [n, V] float32 features; each row has unit length or is empty.
     Y
-        [n, L] float32 targets; soft targets (other values above 0) are allowed.
+        [n, L] float32 targets, above 0 and at most 1: how true a label is for a point (docs/soft-targets.md).
     titles
         One title per point, or None.
     filter
@@ -109,6 +138,11 @@ class Split:
     ignored
         [m, 2] pairs (point, label) that training leaves out: such a label is neither a positive nor a negative of
         this point. None of them is in `Y`. Files never hold such pairs; an augmentation may add them.
+    label_of
+        [n] the label whose title each point is, -1 for points that are no titles. None where no point is one, as in all
+        files; an augmentation may add such points.
+    mixing
+        How training mixes the points, None if it does not; an augmentation may ask for it.
     """
 
     X: sp.csr_array
@@ -116,6 +150,8 @@ class Split:
     titles: TextColumn | None = None
     filter: Pairs = field(default_factory=no_pairs)
     ignored: Pairs = field(default_factory=no_pairs)
+    label_of: npt.NDArray[np.int32] | None = None
+    mixing: Mixing | None = None
 
     def __len__(self) -> int:
         """Return the number of points."""
@@ -168,8 +204,9 @@ class Dataset:
 
     @cached_property
     def label_frequency(self) -> npt.NDArray[np.int64]:
-        """n_l: the number of training points per label."""
-        return np.bincount(self.train.Y.indices, minlength=self.label_count)
+        """n_l: the number of training points per label. A soft target counts from one half on."""
+        is_positive = self.train.Y.data >= POSITIVE
+        return np.bincount(self.train.Y.indices[is_positive], minlength=self.label_count)
 
     @cached_property
     def fingerprint(self) -> str:
@@ -182,6 +219,10 @@ class Dataset:
             _feed_text(digest, split.titles)
             if len(split.ignored):
                 _feed_array(digest, split.ignored)
+            if split.label_of is not None:
+                _feed_array(digest, split.label_of)
+            if split.mixing is not None:
+                digest.update(repr(split.mixing).encode())
         _feed_csr(digest, self.Z)
         _feed_text(digest, self.label_titles)
         digest.update(repr(self.propensity).encode())

@@ -7,7 +7,8 @@ import numpy as np
 import numpy.typing as npt
 
 from xcbench.data.assemble import text_features
-from xcbench.data.dataset import Dataset, Split, TextColumn, pairs_of_rows
+from xcbench.data.dataset import Dataset
+from xcbench.data.points import take_points
 
 
 def hold_out(data: Dataset, rows: npt.NDArray[np.int64]) -> Dataset:
@@ -29,8 +30,8 @@ def hold_out(data: Dataset, rows: npt.NDArray[np.int64]) -> Dataset:
     divided = dataclasses.replace(
         data,
         name=f"{data.name}-slice",
-        train=_select_rows(data.train, np.flatnonzero(~is_held_out)),
-        test=_select_rows(data.train, np.flatnonzero(is_held_out)),
+        train=take_points(data.train, np.flatnonzero(~is_held_out)),
+        test=take_points(data.train, np.flatnonzero(is_held_out)),
         manifest=None,
     )
     if data.encoder is None:
@@ -51,17 +52,4 @@ def _with_new_vocabulary(data: Dataset, options: dict[str, Any]) -> Dataset:
         test=dataclasses.replace(data.test, X=features.test),
         Z=features.labels,
         encoder=encoder,
-    )
-
-
-def _select_rows(split: Split, rows: npt.NDArray[np.int64]) -> Split:
-    titles = None
-    if isinstance(split.titles, TextColumn):
-        titles = split.titles.take(rows)
-
-    return Split(
-        X=split.X[rows],
-        Y=split.Y[rows],
-        titles=titles,
-        filter=pairs_of_rows(split.filter, rows, len(split)),
     )

@@ -7,6 +7,8 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from xcbench.data.dataset import POSITIVE
+
 Floats = npt.NDArray[np.float32]
 
 _UNIT_TOLERANCE = 1e-6
@@ -16,7 +18,7 @@ _UNIT_TOLERANCE = 1e-6
 def pattern(Y: sp.csr_array) -> sp.csr_array:
     """Return the sparsity pattern of a matrix: 1 at every entry that is not zero.
 
-    Repeated entries become one. A soft target becomes 1, however small it is (see `binary_targets`). `Y` itself is
+    Repeated entries become one. `Y` itself is
     not changed, but the result may share its index arrays.
     """
     if not Y.has_canonical_format or not Y.data.all():
@@ -29,13 +31,28 @@ def pattern(Y: sp.csr_array) -> sp.csr_array:
 
 
 def binary_targets(Y: sp.csr_array) -> sp.csr_array:
-    """Return targets of 1 where a soft target is at least 0.5, for algorithms that know no soft targets."""
-    positive = Y.data >= 0.5
+    """Return targets of 1 where a soft target is at least one half, for algorithms that know no soft targets.
+
+    The other entries are gone. Whoever lists negatives must not take them for some: see `weak_targets`. Repeated
+    entries become one.
+    """
+    if not Y.has_canonical_format:
+        Y = Y.copy()
+        Y.sum_duplicates()
+    positive = Y.data >= POSITIVE
     positives_before_entry = np.concatenate(([0], np.cumsum(positive)))
     indptr = positives_before_entry[Y.indptr]
 
     ones = np.ones(indptr[-1], np.float32)
     return sp.csr_array((ones, Y.indices[positive], indptr), shape=Y.shape)
+
+
+def weak_targets(Y: sp.csr_array) -> sp.csr_array:
+    """Return a 1 where a soft target is below one half: such a label is neither a positive nor a negative."""
+    is_weak = (Y.data > 0) & (Y.data < POSITIVE)
+    weak = sp.csr_array((is_weak.astype(np.float32), Y.indices, Y.indptr), shape=Y.shape, copy=True)
+    weak.eliminate_zeros()
+    return weak
 
 
 def with_constant(X: sp.csr_array, value: float = 1.0) -> sp.csr_array:

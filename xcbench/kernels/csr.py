@@ -55,6 +55,10 @@ class SparseRows:
         """Return the number of rows."""
         return len(self.indptr) - 1
 
+    def to_scipy(self) -> sp.csr_array:
+        """View the rows as a scipy matrix."""
+        return sp.csr_array((self.data, self.indices, self.indptr), shape=(len(self), self.width))
+
     @property
     def arrays(self) -> CsrArrays:
         """The form for compiled loops."""

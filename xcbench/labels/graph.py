@@ -5,7 +5,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 from numba import njit
 
-from xcbench.data.matrices import pattern, unit_vectors
+from xcbench.data.matrices import binary_targets, unit_vectors
 from xcbench.errors import InputError
 from xcbench.kernels.arrays import Floats
 from xcbench.kernels.csr import CsrArrays, arrays_of, dot
@@ -25,12 +25,12 @@ def cooccurrence(
 
     Parameters
     ----------
-    Y : targets (N x L). Any nonzero entry counts as one.
+    Y : targets (N x L). An entry of at least one half counts as one, others as none.
     head_threshold : labels with more points have a self loop of 1 and no other edge, as labels without points have.
         None: no threshold.
     top : how many entries a row keeps, the largest ones, besides its diagonal; None keeps all.
     """
-    Y = pattern(Y)
+    Y = binary_targets(Y)
     frequency = np.bincount(Y.indices, minlength=Y.shape[1])
     isolated = frequency == 0
     if head_threshold is not None:
@@ -46,21 +46,29 @@ def conditional_probabilities(
     Y: sp.csr_array,
     delta: float = 0.1,
     block: int = ENTRIES_IN_A_BLOCK,
+    point_weights: Floats | None = None,
 ) -> sp.csr_array:
     """Return P(i | j) = C_ij / C_jj with C = Y^T Y, in row j and column i (Gandalf's t_j).
 
-    The diagonal is always there and always 1, also for labels without points and for delta >= 1.
+    The diagonal is always there and always 1, also for labels without points and for delta >= 1. C never exists as a
+    whole: it is computed in blocks of rows, of which only the entries above the threshold are kept.
 
     Parameters
     ----------
-    Y : targets (N x L). Any nonzero entry counts as one.
+    Y : targets (N x L). An entry of at least one half counts as one, others as none.
     delta : only probabilities greater than this are kept.
     block : about how many entries of C each thread holds at a time.
+    point_weights : [N] how much each point counts: C = Y^T diag(w) Y. None: all alike.
     """
-    Y = pattern(Y)
-    frequency = np.bincount(Y.indices, minlength=Y.shape[1]).astype(np.float32)
+    Y = binary_targets(Y)
+    weighted = Y
+    if point_weights is not None:
+        counted = np.flatnonzero(point_weights > 0)
+        Y = Y[counted]
+        weighted = sp.diags_array(point_weights[counted], format="csr") @ Y
+    frequency = np.bincount(weighted.indices, weighted.data, minlength=Y.shape[1]).astype(np.float32)
     C = product(
-        Y.T.tocsr(),
+        weighted.T.tocsr(),
         Y,
         above=np.float32(delta) * frequency,
         diagonal=True,
@@ -68,6 +76,9 @@ def conditional_probabilities(
     )
     entries_per_row = np.diff(C.indptr)
     C.data /= np.repeat(frequency, entries_per_row)
+    # With weights, rounding would make some of them a little more or less.
+    C.data[C.indices == np.repeat(np.arange(len(frequency)), entries_per_row)] = 1
+    np.minimum(C.data, 1, out=C.data)
     return _with_self_loops(C, frequency == 0)
 
 

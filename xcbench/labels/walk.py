@@ -7,7 +7,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 from numba import njit
 
-from xcbench.data.matrices import pattern, unit_vectors
+from xcbench.data.matrices import binary_targets, unit_vectors
 from xcbench.errors import InputError
 from xcbench.kernels.arrays import Floats, Ints
 from xcbench.kernels.csr import CsrArrays, RowBlock, arrays_of, dot, pack_rows, write_rows
@@ -63,7 +63,7 @@ def random_walk_graph(
 
     Parameters
     ----------
-    Y : targets (N x L). Any nonzero entry counts as one.
+    Y : targets (N x L). An entry of at least one half counts as one, others as none.
     walk_length : how many steps a walk has.
     restart : the probability that a walk returns to its first label before a step.
     head_threshold : labels with more points are removed from Y first. They, and labels without points, have a self
@@ -115,7 +115,7 @@ def _connected_labels(Y: sp.csr_array, head_threshold: int | None) -> tuple[sp.c
     Points are sorted by the rarest of their labels, labels by the first of their points. So labels that share points
     are close to each other, a walk stays within the cache, and the cost of a step hardly depends on L.
     """
-    Y = pattern(Y)
+    Y = binary_targets(Y)
     frequency = np.bincount(Y.indices, minlength=Y.shape[1])
     if head_threshold is None:
         head_threshold = Y.shape[0]

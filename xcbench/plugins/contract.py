@@ -195,6 +195,10 @@ class Method(PlugIn[Config]):
     """Whether its training ignores the pairs of `data.train.ignored`: they count neither as true nor as false."""
     needs_titles: ClassVar[bool] = False
     """Whether it reads the words of a title in their order. A dataset without titles is then refused at once."""
+    can_mix_points: ClassVar[bool] = False
+    """Whether its training mixes points as `data.train.mixing` says: `mixed_pairs` of `xcbench.train` does it."""
+    augment: ClassVar[tuple[str, ...]] = ()
+    """Augmentations that belong to the method; they are applied before those that a run names."""
     repeatable: ClassVar[bool] = True
     """False where a library draws random numbers that cannot be seeded: two trainings then differ."""
 
@@ -216,6 +220,8 @@ class Augmentation(PlugIn[Config]):
 
     ignores_pairs: ClassVar[bool] = False
     """Whether it sets `train.ignored`, and so needs a method with `can_ignore_pairs`."""
+    mixes_points: ClassVar[bool] = False
+    """Whether it sets `train.mixing`, and so needs a method with `can_mix_points`."""
 
     @abstractmethod
     def apply(self, data: Dataset, run: Run) -> Dataset:

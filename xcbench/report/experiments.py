@@ -17,7 +17,7 @@ from typing import Any, Literal
 from xcbench.defaults import DEFAULT_DATASET
 from xcbench.errors import InputError, unknown_name
 from xcbench.report.typed_yaml import read_yaml
-from xcbench.runner.spec import RunSpec
+from xcbench.runner.spec import Curve, RunSpec
 
 _log = logging.getLogger(__name__)
 
@@ -33,6 +33,8 @@ class Row:
     rerank: str | None = None
     overrides: dict[str, Any] = field(default_factory=dict)
     ensemble: int = 1
+    curve: Curve = "none"
+    """Whether its runs have a learning curve, and on which points."""
     paper: str | None = None
     """The row's name in `experiments/paper/results.csv`, where it is not the label."""
     series: str | None = None
@@ -63,6 +65,7 @@ class Row:
             overrides=self.overrides,
             seed=seed,
             ensemble=self.ensemble,
+            curve=self.curve,
         )
 
 
@@ -123,7 +126,7 @@ class Experiment:
     name: str
     title: str
     rows: tuple[Row, ...]
-    metrics: tuple[str, ...]
+    metrics: tuple[str, ...] = ()
     paper: str = ""
     place: str = ""
     """Where in the paper, as `experiments/paper/results.csv` calls it: T5, Fig 6."""
@@ -133,6 +136,8 @@ class Experiment:
     """The row that differences are taken to, usually the full method."""
     claims: tuple[Claim, ...] = ()
     figure: Figure | None = None
+    examples: int = 0
+    """How many test points are shown with their predictions, side by side, in the place of metrics."""
     note: str = ""
 
     def __post_init__(self) -> None:
@@ -140,7 +145,7 @@ class Experiment:
         shows_only_data = self.figure is not None and self.figure.kind == "frequency"
         if not labels and not shows_only_data:
             raise ValueError("an experiment needs at least one row")
-        if labels and not self.metrics:
+        if labels and not self.metrics and not self.examples:
             raise ValueError("an experiment with rows needs at least one metric")
         if not self.datasets or not self.seeds:
             raise ValueError("an experiment needs at least one dataset and one seed")

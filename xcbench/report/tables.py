@@ -160,11 +160,13 @@ def _planned_runs(
         for row in runnable(experiment):
             for seed in seeds:
                 run_id = runs.run_id(row, seed)
-                is_missing = runs.get(run_id) is None
-                if run_id in planned or not (is_missing or overwrite is OverwriteStrategy.REDO):
+                record = runs.get(run_id)
+                is_missing = record is None
+                lacks_curve = record is not None and not record.has_curve(row.curve)
+                if run_id in planned or not (is_missing or lacks_curve or overwrite is OverwriteStrategy.REDO):
                     continue
                 # A record that is in the store and still missing is damaged: it has to be overwritten, too.
-                force = overwrite is OverwriteStrategy.REDO or run_id in runs.store
+                force = overwrite is OverwriteStrategy.REDO or (is_missing and run_id in runs.store)
                 planned[run_id] = _PlannedRun(run_id, _job(runs, row, seed, force, device), runs.store)
     return list(planned.values())
 

@@ -231,6 +231,15 @@ class RunContext:
 
         return self.cache.compute(planned.owner.name, planned.name, planned.key, planned.inputs, compute, redo)
 
+    def compute_apart(self, stage: Stage, data: Dataset, checkpoints: Path) -> tuple[str, Values]:
+        """The key and the output of a stage, computed now whether or not it is in the cache, and kept nowhere."""
+        planned = self.plan(stage, data)
+        seed = planned.inputs["seed"] or 0
+        for earlier in planned.after:
+            self._output(earlier)
+        seed_generators(seed)
+        return planned.key, planned.stage.function(self._work(planned, seed, checkpoints))
+
     def _work(self, planned: PlannedStage, seed: int, checkpoints: Path) -> StageWork[Any]:
         stage = planned.stage
         return StageWork(

@@ -16,6 +16,7 @@ from xcbench.evaluation import Interval, evaluate
 from xcbench.files import atomic_folder, write_json
 from xcbench.ranks import rank
 from xcbench.runner.context import PARALLEL, RunContext
+from xcbench.runner.curve import can_have_curve, learning_curve
 from xcbench.runner.environment import check_device, choose_device, code_digest, describe_environment
 from xcbench.runner.gpus import check_device_memory, readable_memory_errors
 from xcbench.runner.meter import Meter
@@ -67,6 +68,8 @@ def run(
     store = store if isinstance(store, Store) else Store(store)
     cache = shared_cache(cache if isinstance(cache, StageCache) else StageCache(cache))
     job = _Job(resolve(spec, data), store, cache, device, overwrite)
+    if spec.curve != "none":
+        can_have_curve(job.resolved)
     if rank() > 0:
         return _run_on_other_rank(job)
     record = _run_on_first_rank(job)
@@ -100,6 +103,8 @@ class _Job:
         if self.overwrite is OverwriteStrategy.REDO:
             return None
         record = self.store.get(self.resolved.id)
+        if record is not None and not record.has_curve(self.resolved.spec.curve):
+            return None
         if record is not None:
             by_other_code = ""
             if record.environment.get("code") != code_digest():
@@ -227,6 +232,9 @@ def _compute(resolved: ResolvedRun, context: RunContext, threads: int, in_parall
     predictor.predict(test.X[:1], k, None if test.titles is None else test.titles[:1])
     with Meter() as predicting:
         predictions = predictor.predict(test.X, k, test.titles)
+    if resolved.spec.curve != "none":
+        for name, value in learning_curve(resolved, context, resolved.spec.curve).items():
+            context.report(name, value)
     return _Outcome(model, predictions, measure(predictions, resolved.data), training, predicting)
 
 

@@ -181,11 +181,15 @@ def _augmentations(
 ) -> tuple[Augmentation[Any], ...]:
     """Return the augmentations of a run, each once, in the order in which they are applied."""
     augmentations: list[Augmentation[Any]] = []
-    for name in dict.fromkeys(spec.augment):
+    for name in dict.fromkeys((*method.augment, *spec.augment)):
         augmentation = _configured(registry.get_augmentation(name), overrides.augment, "augment")
         if augmentation.ignores_pairs and not method.can_ignore_pairs:
             raise InputError(
                 f"{augmentation.name} needs a method that can ignore pairs in training; {method.name} cannot"
+            )
+        if augmentation.mixes_points and not method.can_mix_points:
+            raise InputError(
+                f"{augmentation.name} needs a method that can mix points as batches are cut; {method.name} cannot"
             )
         augmentations.append(augmentation)
 

@@ -4,9 +4,13 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from xcbench.defaults import DEFAULT_DATASET
+
+
+Curve: TypeAlias = Literal["none", "test", "slice"]
+"""Whether a run has a learning curve, and on which points: test points, or a slice of the training points."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +38,8 @@ class RunSpec:
     """Decides everything random."""
     ensemble: int = 1
     """How many members are trained and averaged."""
+    curve: Curve = "none"
+    """Whether the record has a learning curve. This alone decides nothing of the result, and is no part of its id."""
 
     def arguments(self) -> list[str]:
         """Return the command line that asks for this run, from the verb on: `["run", "--method", ...]`."""
@@ -49,6 +55,8 @@ class RunSpec:
             words += ["--augment", name]
         if self.rerank:
             words += ["--rerank", self.rerank]
+        if self.curve != "none":
+            words += ["--curve", self.curve]
         for key, value in self.overrides.items():
             words += ["--set", f"{key}={_as_text(value)}"]
         return words

@@ -23,6 +23,7 @@ from xcbench.evaluation.hit_file import FirstHits
 from xcbench.evaluation.hits import Hits, find_hits
 from xcbench.files import home
 from xcbench.runner.record_upgrades import SCHEMA, upgraded
+from xcbench.runner.spec import Curve
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -88,6 +89,10 @@ class Record:
     peak_device_memory: int = 0
     """The most bytes that the run had allocated on its GPU (rank 0's, under torchrun). 0 on a CPU, in older records,
     and if all stages were reused."""
+
+    def has_curve(self, kind: Curve) -> bool:
+        """Whether it has the learning curve that is asked for, if one is."""
+        return kind in ("none", self.reported.get("curve"))
 
     @property
     def is_summary(self) -> bool:

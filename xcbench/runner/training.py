@@ -70,7 +70,7 @@ def retrain(
     if resolved.reranker is None:
         return
     for data in resolved.reranker.retraining_data(context.owned_by(resolved.reranker)):
-        _train_on(data, resolved, context)
+        train_on(data, resolved, context)
 
 
 def context_of(resolved: ResolvedRun, cache: StageCache, device: str, overwrite: OverwriteStrategy) -> RunContext:
@@ -93,10 +93,10 @@ class _TrainedMethod:
     def retrain(self, data: Dataset) -> tuple[Dataset, Model]:
         if self.retraining is not None:
             self.retraining.wait()
-        return _train_on(data, self.resolved, self.context)
+        return train_on(data, self.resolved, self.context)
 
 
-def _train_on(data: Dataset, resolved: ResolvedRun, context: RunContext) -> tuple[Dataset, Model]:
+def train_on(data: Dataset, resolved: ResolvedRun, context: RunContext) -> tuple[Dataset, Model]:
     """The method of a run, trained on other data; and that data as it was augmented."""
     resolved = dataclasses.replace(resolved, data=data)
     with context.on_other_data(data) as other:

@@ -7,7 +7,7 @@ import scipy.sparse as sp
 from numba import njit
 
 from xcbench.data import TopK
-from xcbench.data.matrices import pattern
+from xcbench.data.matrices import binary_targets
 from xcbench.errors import InputError
 from xcbench.kernels.arrays import Doubles, Ints, Longs
 from xcbench.kernels.csr import arrays_of
@@ -22,7 +22,7 @@ def recall_curve(shortlist: TopK, truth: sp.csr_array, lengths: Sequence[int]) -
     shortlist
         Labels per point, best first.
     truth
-        [n, L] the true labels: entries other than 0. A point without any has recall 0.
+        [n, L] the true labels: targets of at least one half. A point without any has recall 0.
     lengths
         How many labels of the shortlist count. The result has one recall per length.
     """
@@ -33,7 +33,7 @@ def recall_curve(shortlist: TopK, truth: sp.csr_array, lengths: Sequence[int]) -
     if min(lengths, default=1) < 1 or max(lengths, default=1) > shortlist.k:
         raise InputError(f"lengths go from 1 to {shortlist.k}, the shortlist's own, got {list(lengths)}")
 
-    true = arrays_of(pattern(truth))
+    true = arrays_of(binary_targets(truth))
     gains = np.zeros(shortlist.k)
     _add_gains(shortlist.indices, true.indptr, true.indices, gains)
     return _mean_until(gains, lengths, len(shortlist))
@@ -54,7 +54,7 @@ def beam_recall(
     clustering
         Which labels each cluster has.
     truth
-        [n, L] the true labels: entries other than 0.
+        [n, L] the true labels: targets of at least one half.
     beams
         How many clusters count. The result has one recall per beam.
     """
@@ -62,7 +62,7 @@ def beam_recall(
         raise InputError(f"beams go from 1 to {clusters.k}, the list's own, got {list(beams)}")
 
     # The share of a point's true labels that each cluster has, [n, K].
-    true = pattern(truth)
+    true = binary_targets(truth)
     share_of_label = 1 / np.maximum(np.diff(true.indptr), 1)
     label_shares = sp.diags_array(share_of_label) @ true
     share = (label_shares @ clustering.to_csr()).tocsr()

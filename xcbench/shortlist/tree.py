@@ -16,7 +16,7 @@ import scipy.sparse as sp
 from numba import njit
 
 from xcbench.data import TopK
-from xcbench.data.matrices import pattern, unit_vectors
+from xcbench.data.matrices import binary_targets, unit_vectors
 from xcbench.errors import InputError
 from xcbench.kernels.arrays import Floats, Ints, Longs
 from xcbench.kernels.csr import dot
@@ -113,7 +113,7 @@ class TreeShortlister:
             Decides the clusterings and the order in which classifiers see their points.
         """
         points = _with_ones(as_matrix(X))
-        truth = pattern(sp.csr_array(Y))
+        truth = binary_targets(sp.csr_array(Y))
         if len(points) != truth.shape[0]:
             raise InputError(f"needs a row of targets per point, got {truth.shape[0]} for {len(points)} points")
         if trees < 1 or leaf < 2 or beam < 1:  # with leaves of 1 the halves of a tree could not be balanced

@@ -11,8 +11,10 @@ from xcbench.train.devices import resolve_device
 from xcbench.train.label_shards import splits_labels
 from xcbench.train.loop import Trainable, Training, TrainReport, Work, train
 from xcbench.train.memory import cascade_memory, estimate_memory
+from xcbench.train.mixing import mixed_pairs
 from xcbench.train.modules import ModuleConfig, official_training, scaled_training
 from xcbench.train.schedules import Schedule, halving_after
+from xcbench.train.stopping import stopping_early
 from xcbench.train.tasks import RankAll, RankShortlist, Task, all_classifiers, document_side, encode, fit_bias, log_odds
 
 __all__ = [
@@ -39,10 +41,12 @@ __all__ = [
     "halving_after",
     "learnable",
     "log_odds",
+    "mixed_pairs",
     "official_training",
     "resolve_device",
     "scaled_training",
     "splits_labels",
+    "stopping_early",
     "targets_of",
     "train",
 ]

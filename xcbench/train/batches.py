@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,14 +14,18 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from xcbench.data import Split
-from xcbench.data.dataset import pairs_of_rows
+from xcbench.data.points import take_points
 from xcbench.kernels.arrays import Floats, Ints, Longs
 from xcbench.kernels.csr import SparseRows
 from xcbench.kernels.random import word_at
 from xcbench.nn.device_arrays import on_device, pin
 from xcbench.nn.label_parts import LabelRange
 from xcbench.nn.losses import Shortlists
+from xcbench.train.mixing import DrawnPairs, MixedPairs
 from xcbench.train.processes import differentiable_sum
+
+_NO_PARTNERS = np.zeros(0, np.int64)
+_NO_LABELS = np.zeros(0, np.int32)
 
 
 @dataclass(frozen=True)
@@ -40,21 +45,34 @@ class Candidates:
         Whether a point's true labels are added to its candidates.
     random
         How many random labels are added to them. They differ between steps.
+    own
+        The label that each point is the title of, [N] of int32, which is added to its candidates; -1 for points that
+        are no titles. None where no point is one.
     """
 
     groups: Ints
     members: SparseRows
     with_positives: bool = False
     random: int = 0
+    own: Ints | None = None
 
     def __post_init__(self) -> None:
         if self.groups.ndim != 2 or self.groups.dtype != np.int32:
             raise ValueError(f"groups are an int32 array [N, g], got {self.groups.dtype} {self.groups.shape}")
         if self.groups.size and not -1 <= self.groups.min() <= self.groups.max() < len(self.members):
             raise ValueError(f"group numbers are -1 (none) to {len(self.members) - 1}")
+        if self.own is not None and len(self.own) != len(self.groups):
+            raise ValueError(f"own names a label per point, got {len(self.own)} for {len(self.groups)} points")
 
     @classmethod
-    def of_labels(cls, labels: Ints, label_count: int, with_positives: bool = False, random: int = 0) -> Candidates:
+    def of_labels(
+        cls,
+        labels: Ints,
+        label_count: int,
+        with_positives: bool = False,
+        random: int = 0,
+        own: Ints | None = None,
+    ) -> Candidates:
         """Return candidates that are given label by label.
 
         Parameters
@@ -63,7 +81,7 @@ class Candidates:
             The candidates of each point, [N, k] of int32, -1 where a point has fewer than k: as in `TopK.indices`.
         label_count
             L, the number of all labels.
-        with_positives, random
+        with_positives, random, own
             As above.
         """
         single = SparseRows(
@@ -72,7 +90,7 @@ class Candidates:
             data=np.ones(label_count, np.float32),
             width=label_count,
         )
-        return cls(labels, single, with_positives, random)
+        return cls(labels, single, with_positives, random, own)
 
 
 @dataclass(frozen=True)
@@ -142,6 +160,9 @@ class Points:
         One row per point and one column per label. Values may be real numbers; nan means that the pair is ignored.
     candidates
         The labels against which each point is ranked; None for all labels.
+    mixed
+        Which points are mixed with which others as batches are cut (`mixed_pairs`); None for no mixing. A mixed point
+        has the candidates of both, and an ignored pair of either is ignored.
     """
 
     def __init__(
@@ -149,10 +170,12 @@ class Points:
         X: sp.csr_array | Floats | Tensor,
         targets: sp.csr_array,
         candidates: Candidates | None = None,
+        mixed: MixedPairs | None = None,
     ) -> None:
         self.X = SparseRows.of(X) if sp.issparse(X) else torch.as_tensor(X)
         self.targets = SparseRows.of(targets)
         self.candidates = candidates
+        self.mixed = mixed
         self._X_on_device: Tensor | None = None
 
         sizes = {len(self.X), len(self.targets)}
@@ -162,7 +185,9 @@ class Points:
             raise ValueError(f"features, targets and candidates must have one row per point, got {sorted(sizes)} rows")
 
     def __len__(self) -> int:
-        """Return the number of points."""
+        """Return the number of points that an epoch has."""
+        if self.mixed is not None:
+            return len(self.mixed.points)
         return len(self.targets)
 
     def cut(self, rows: Longs, key: int = 0, device: torch.device | str = "cpu") -> Batch:
@@ -181,15 +206,13 @@ class Points:
 
     def prepare(self, rows: Longs, key: int = 0) -> PreparedBatch:
         """Return the batch of some points without its dense features: what can be done in another thread."""
-        X = None
-        if isinstance(self.X, SparseRows):
-            X = self.X.take(rows)
-
-        targets = self.targets.take(rows)
+        rows, mixed = self._mixed_rows(rows, key)
+        X = self._sparse_features(rows, mixed)
+        targets = _rows_of(self.targets, rows, mixed)
         shortlists = None
         if self.candidates is not None:
-            shortlists = cut_shortlists(rows, self.candidates, targets, key)
-        return PreparedBatch(self, rows, X, targets, shortlists)
+            shortlists = cut_shortlists(rows, self.candidates, targets, key, mixed)
+        return PreparedBatch(self, rows, X, targets, shortlists, mixed)
 
     def prepare_share(self, rows: Longs, key: int, points: slice, labels: LabelRange) -> PreparedBatch:
         """Return one process's share of a batch; see `Share`.
@@ -205,24 +228,39 @@ class Points:
         labels
             The labels of this process.
         """
+        rows, mixed = self._mixed_rows(rows, key)
         own = rows[points]
-        X = None
-        if isinstance(self.X, SparseRows):
-            X = self.X.take(own)
+        own_mixed = None
+        if mixed is not None:
+            own_mixed = mixed.part(points)
+        X = self._sparse_features(own, own_mixed)
 
-        targets = self.targets.take(rows)
+        targets = _rows_of(self.targets, rows, mixed)
         pairs = len(rows) * targets.width
         first_label = labels.first
         shortlists = None
         if self.candidates is not None:
             # The union is in ascending order, so this process's labels are side by side in it.
-            whole = _shortlists(rows, self.candidates, targets, key)
+            whole = cut_shortlists(rows, self.candidates, targets, key, mixed)
             first_label, end = np.searchsorted(whole.labels, (labels.first, labels.last)).tolist()
             shortlists = Shortlists(whole.labels[first_label:end], whole.entries.columns(first_label, end))
             pairs = len(whole.entries.indices)
 
         share = Share(labels.labels, len(rows), points.start, first_label, pairs)
-        return PreparedBatch(self, own, X, targets.columns(labels.first, labels.last), shortlists, share)
+        own_targets = targets.columns(labels.first, labels.last)
+        return PreparedBatch(self, own, X, own_targets, shortlists, own_mixed, share)
+
+    def _mixed_rows(self, rows: Longs, key: int) -> tuple[Longs, DrawnPairs | None]:
+        """Return the rows of a batch, and what they are mixed with; None where points are not mixed."""
+        if self.mixed is None:
+            return rows, None
+        return self.mixed.draw(rows, key)
+
+    def _sparse_features(self, rows: Longs, mixed: DrawnPairs | None) -> SparseRows | None:
+        """Return the features of some points; None where features are dense."""
+        if not isinstance(self.X, SparseRows):
+            return None
+        return _rows_of(self.X, rows, mixed)
 
     def dense_features(self, rows: Longs, device: torch.device) -> Tensor:
         """Return the dense features of some points on a device. All points' features move there at the first call."""
@@ -242,6 +280,7 @@ class PreparedBatch:
     X: SparseRows | None  # None where features are dense
     targets: SparseRows
     shortlists: Shortlists | None
+    mixed: DrawnPairs | None = None  # None where points are not mixed
     share: Share | None = None
 
     def finish(self, device: torch.device) -> Batch:
@@ -249,6 +288,11 @@ class PreparedBatch:
         X: SparseRows | Tensor
         if self.X is None:
             X = self.points.dense_features(self.rows, device)
+            if self.mixed is not None:
+                partners = np.where(self.mixed.partners < 0, self.rows, self.mixed.partners)
+                others = self.points.dense_features(partners, device)
+                weights = torch.from_numpy(self.mixed.weights).to(X)[:, None]
+                X = weights * X + (1 - weights) * others
         else:
             X = self.X
         return Batch(self.rows, X, self.targets, self.shortlists, self.share)
@@ -272,7 +316,30 @@ class PreparedBatch:
             pin(table.data)
 
 
-def cut_shortlists(rows: Longs, candidates: Candidates, targets: SparseRows, key: int = 0) -> Shortlists:
+def _rows_of(matrix: SparseRows, rows: Longs, mixed: DrawnPairs | None) -> SparseRows:
+    """Return rows of a matrix, mixed with those of their partners if there are any."""
+    taken = matrix.take(rows)
+    if mixed is None:
+        return taken
+    has_partner = mixed.partners >= 0
+    partners = matrix.take(mixed.partners[has_partner])
+    own_weights = sp.diags_array(mixed.weights, format="csr")
+    # A row without a partner has weight 1, and nothing is added to it.
+    places = sp.csr_array(
+        (1 - mixed.weights[has_partner], np.flatnonzero(has_partner), np.arange(len(partners) + 1)),
+        shape=(len(partners), len(rows)),
+    ).T
+    total = own_weights @ taken.to_scipy() + places.tocsr() @ partners.to_scipy()
+    return SparseRows.of(sp.csr_array(total))
+
+
+def cut_shortlists(
+    rows: Longs,
+    candidates: Candidates,
+    targets: SparseRows,
+    key: int = 0,
+    mixed: DrawnPairs | None = None,
+) -> Shortlists:
     """Return the shortlists of a batch.
 
     Parameters
@@ -285,9 +352,19 @@ def cut_shortlists(rows: Longs, candidates: Candidates, targets: SparseRows, key
         One row per point of the batch.
     key
         The seed of random candidates.
+    mixed
+        What the points are mixed with, if they are: a point then has its partner's candidates, too.
     """
+    partners = _NO_PARTNERS
+    if mixed is not None:
+        partners = mixed.partners
+    own = _NO_LABELS
+    if candidates.own is not None:
+        own = candidates.own
     labels, indptr, positions, values = _cut_shortlists(
         rows,
+        partners,
+        own,
         candidates.groups,
         candidates.members.indptr,
         candidates.members.indices,
@@ -310,8 +387,7 @@ def learnable(split: Split) -> Split:
     if len(rows) == len(split):
         return split
 
-    ignored = pairs_of_rows(split.ignored, rows, len(split))
-    return Split(split.X[rows], split.Y[rows], ignored=ignored)
+    return take_points(dataclasses.replace(split, titles=None), rows)
 
 
 def targets_of(split: Split) -> sp.csr_array:
@@ -329,6 +405,8 @@ def targets_of(split: Split) -> sp.csr_array:
 @njit(cache=True, nogil=True)
 def _cut_shortlists(
     rows: Longs,
+    partners: Longs,
+    own: Ints,
     groups: Ints,
     member_indptr: Longs,
     members: Ints,
@@ -340,13 +418,21 @@ def _cut_shortlists(
     random: int,
     key: np.uint64,
 ) -> tuple[Longs, Longs, Ints, Floats]:
-    """Return the union of all candidates, and CSR arrays with each point's: positions in the union, and targets."""
+    """Return the union of all candidates, and CSR arrays with each point's: positions in the union, and targets.
+
+    `partners` has for each point the one that it is mixed with, -1 for none, and no entry where nothing is mixed;
+    `own` has the own label of each point of all, or no entry where none has one.
+    """
     max_entries = 0
     for i, row in enumerate(rows):
         max_entries += random + y_indptr[i + 1] - y_indptr[i]
-        for group in groups[row]:
-            if group >= 0:
-                max_entries += member_indptr[group + 1] - member_indptr[group]
+        for source in (row, _partner_of(partners, i)):
+            if source < 0:
+                continue
+            max_entries += 1
+            for group in groups[source]:
+                if group >= 0:
+                    max_entries += member_indptr[group + 1] - member_indptr[group]
 
     indptr = np.zeros(len(rows) + 1, np.int64)
     labels = np.empty(max_entries, np.int32)
@@ -365,11 +451,16 @@ def _cut_shortlists(
 
         if with_positives:
             end = _append_new(y_labels[y_indptr[i] : y_indptr[i + 1]], i, candidate_of, labels, end)
-        for group in groups[row]:
-            if group >= 0:
-                end = _append_new(
-                    members[member_indptr[group] : member_indptr[group + 1]], i, candidate_of, labels, end
-                )
+        for source in (row, _partner_of(partners, i)):
+            if source < 0:
+                continue
+            if len(own) and own[source] >= 0:
+                end = _append_new(own[source : source + 1], i, candidate_of, labels, end)
+            for group in groups[source]:
+                if group >= 0:
+                    end = _append_new(
+                        members[member_indptr[group] : member_indptr[group + 1]], i, candidate_of, labels, end
+                    )
         for draw in range(random):
             word = word_at(word_at(key, row), draw) >> np.uint64(32)
             drawn = np.int32((word * np.uint64(label_count)) >> np.uint64(32))
@@ -388,6 +479,15 @@ def _cut_shortlists(
     for e in range(end):
         labels[e] = position[labels[e]]
     return union, indptr, labels[:end], targets[:end]
+
+
+@njit(inline="always")
+def _partner_of(partners: Longs, i: int) -> int:
+    """Return the point that point i of a batch is mixed with, or -1."""
+    partner = -1
+    if len(partners):
+        partner = partners[i]
+    return partner
 
 
 @njit(inline="always")

@@ -27,6 +27,7 @@ from xcbench.train.memory import check_fits, estimate_memory, keep_freed_memory
 from xcbench.train.processes import Processes
 from xcbench.train.progress import Progress
 from xcbench.train.schedules import Schedule
+from xcbench.train.stopping import last_step
 
 READ_LOSS_EVERY = 50
 """Steps between two readings of the loss from a GPU. On a CPU it is known, and checked, at every step."""
@@ -303,6 +304,7 @@ class _Trainer:
 
     def run(self, initialise: Initialise | None) -> TrainReport:
         plan = self.plan
+        stop = last_step(plan.steps)
         step = self._resume()
         if step == 0 and initialise is not None:
             initialise(self.module, self.points)
@@ -320,19 +322,19 @@ class _Trainer:
             ) as progress,
             self._batches_in_time(step) as batches,
         ):
-            while step < plan.steps:
-                self._train_epoch(step, batches, progress)
-                step = plan.end_of_epoch(step)
+            while step < stop:
+                end = min(plan.end_of_epoch(step), stop)
+                self._train_epoch(step, end, batches, progress)
+                step = end
 
         if self.shards is not None:
             self.shards.join()
         self._check_parameters()
         self.module.eval()
-        return TrainReport(plan.steps, progress.seconds, progress.points_per_second, tuple(self.losses))
+        return TrainReport(stop, progress.seconds, progress.points_per_second, tuple(self.losses))
 
-    def _train_epoch(self, first_step: int, batches: Iterator[_StepBatch], progress: Progress) -> None:
-        """Train from a step to the end of its epoch. `batches` yields the batch of each step."""
-        end = self.plan.end_of_epoch(first_step)
+    def _train_epoch(self, first_step: int, end: int, batches: Iterator[_StepBatch], progress: Progress) -> None:
+        """Train from a step to the end of its epoch, or to where training stops. `batches` has the batch of each."""
         for step in range(first_step, end):
             points = self._train_step(step, next(batches))
 
