@@ -16,8 +16,10 @@ from safetensors.torch import load_file
 
 from tests.train import spread_tasks
 from tests.train.toys import parameters, toy
+from xcbench.methods.decaf import Decaf, DecafConfig
 from xcbench.nn import LabelBank, LabelText, TokenEmbeddings
 from xcbench.nn.label_parts import LabelRange
+from xcbench.runner.toy import toy_dataset
 from xcbench.train import Training, Work, estimate_memory, fit_bias, train
 from xcbench.train.label_shards import LabelShards
 from xcbench.train.processes import Processes
@@ -207,9 +209,21 @@ def dense(rows):
 def test_the_estimate_counts_one_share_of_the_labels():
     task, points = toy(points=60, labels=30, shortlists=False)
     whole = estimate_memory(task, points, 16)
-    LabelShards(task, 30, Processes(0, 2)).split()
-    half = estimate_memory(task, points, 16, label_shards=2)
+    shards = LabelShards(task, 30, Processes(0, 2))
+    shards.split()
+    half = estimate_memory(task, points, 16, shards=shards)
     rows_saved = 15 * (8 + 1)  # of vectors and biases
     assert whole["parameters"] - half["parameters"] == 4 * rows_saved
     assert whole["Adam"] - half["Adam"] == 8 * rows_saved
-    assert half["a step"] / whole["a step"] == pytest.approx((15 + 16) / (30 + 16))
+    assert half["a step"] / whole["a step"] == pytest.approx((15 + 8) / (30 + 16))
+
+
+def test_the_estimate_of_a_method_counts_one_share_of_the_labels(monkeypatch):
+    """With one cluster per label, Module II needs most: four tables that learn, and ten that a step works on."""
+    data = toy_dataset(labels=10_000, train=50, test=20)
+    method = Decaf(DecafConfig(dim=300, clusters=10_000))
+    need = []
+    for count in ("1", "2"):
+        monkeypatch.setenv("WORLD_SIZE", count)
+        need.append(method.estimate_memory(data))
+    assert need[0] - need[1] == (4 + 10) * 4 * 300 * 5000

@@ -218,8 +218,7 @@ def train(
         processes.broadcast_parameters(module)
         shards.split()
 
-    label_shards = 1 if shards is None else processes.count
-    estimate = estimate_memory(module, points, plan.batch_size, device, label_shards)
+    estimate = estimate_memory(module, points, plan.batch_size, device, shards)
     work.log(f"{name}: {plan.steps} steps on {device}{_division(processes, shards)}, about {estimate}")
     check_fits(estimate, name, device)
 
