@@ -13,10 +13,10 @@ import pytest
 import scipy.sparse as sp
 import torch
 from safetensors.torch import load_file
+from xcbench.methods.decaf import Decaf, DecafConfig
 
 from tests.train import spread_tasks
 from tests.train.toys import parameters, toy
-from xcbench.methods.decaf import Decaf, DecafConfig
 from xcbench.nn import LabelBank, LabelText, TokenEmbeddings
 from xcbench.nn.label_parts import LabelRange
 from xcbench.runner.toy import toy_dataset
