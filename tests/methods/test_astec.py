@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 import torch
+from xcbench.methods.astec import Astec, AstecConfig, AstecEncoder, AstecPredictor, Neighbours, coarse
 
 from tests.methods.problems import csr, gappy, separable, stages_of, train
 from xcbench.data import Dataset, Split
 from xcbench.errors import InputError
 from xcbench.kernels.csr import SparseRows
-from xcbench.methods.astec import Astec, AstecConfig, AstecEncoder, AstecPredictor, Neighbours, coarse
 from xcbench.nn import TokenEmbeddings
 from xcbench.plugins.config import build
 from xcbench.runner.check import check_method

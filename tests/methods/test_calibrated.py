@@ -6,15 +6,15 @@ import json
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from xcbench.methods.rerankers import calibrated
+from xcbench.methods.rerankers._evidence import Evidence, PairFeatures, _beginnings
+from xcbench.methods.rerankers.calibrated import CalibratedRescorer, Network, _counted, _truth
+from xcbench.methods.rerankers.sparse import SparseRanker, SparseRankerConfig, SparseRescorer
 
 from tests.methods.problems import csr
 from xcbench.data import Dataset, Split, TextColumn, TopK
 from xcbench.data.text import TextEncoder
 from xcbench.errors import DataError, InputError
-from xcbench.methods.rerankers import calibrated
-from xcbench.methods.rerankers._evidence import Evidence, PairFeatures, _beginnings
-from xcbench.methods.rerankers.calibrated import CalibratedRescorer, Network, _counted, _truth
-from xcbench.methods.rerankers.sparse import SparseRanker, SparseRankerConfig, SparseRescorer
 from xcbench.plugins.config import build
 from xcbench.plugins.registry import get_reranker
 from xcbench.runner.context import RunContext

@@ -7,11 +7,11 @@ import pytest
 import scipy.sparse as sp
 import torch
 from torch.nn.functional import binary_cross_entropy_with_logits as bce
+from xcbench.methods.decaf import Decaf, DecafConfig, LabelClassifiers, label_classifiers
 
 from tests.methods.problems import csr, gappy, separable, stages_of, train
 from xcbench.data import Dataset, Split
 from xcbench.errors import InputError
-from xcbench.methods.decaf import Decaf, DecafConfig, LabelClassifiers, label_classifiers
 from xcbench.nn import DocumentEncoder, GatedBlock, LabelBank, LabelText, TokenEmbeddings
 from xcbench.plugins.config import build, changes
 from xcbench.runner.check import check_method

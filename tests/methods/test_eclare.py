@@ -8,12 +8,12 @@ import scipy.sparse as sp
 import torch
 from scipy.special import expit
 from torch.nn.functional import binary_cross_entropy_with_logits
+from xcbench.methods.eclare import label_classifiers, label_clusters, training_candidates
 
 from tests.methods.problems import csr, gappy, separable, stages_of, train
 from xcbench.data import Dataset, Split
 from xcbench.labels.normalise import two_sided
 from xcbench.labels.walk import random_walk_graph
-from xcbench.methods.eclare import label_classifiers, label_clusters, training_candidates
 from xcbench.nn import DocumentEncoder, NeighbourText, ResidualBlock, TokenEmbeddings
 from xcbench.plugins.config import build, changes
 from xcbench.plugins.registry import get_method

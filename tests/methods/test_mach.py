@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 import torch
+from xcbench.methods.baselines.mach import MachConfig, Networks, _bucket_targets
 
 from tests.methods.problems import csr, separable, train
 from xcbench.errors import InputError
 from xcbench.kernels.csr import SparseRows
-from xcbench.methods.baselines.mach import MachConfig, Networks, _bucket_targets
 from xcbench.plugins.config import build
 from xcbench.plugins.registry import get_method
 from xcbench.train import Points

@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
+from xcbench.methods import decaf, eclare
 
 from tests.methods.problems import needs, train
 from tests.shortlist.reference import assert_close, random_graph
 from tests.stand_in_device import DEVICE, StandInDevice
 from xcbench.labels import Clustering
-from xcbench.methods import decaf, eclare
 from xcbench.nn import TokenEmbeddings
 from xcbench.plugins.config import build
 from xcbench.plugins.contract import MovablePredictor

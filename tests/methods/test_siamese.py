@@ -5,11 +5,11 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
+from xcbench.methods.baselines.siamese import Towers
 
 from tests.methods.problems import csr, separable, train
 from xcbench.errors import InputError
 from xcbench.kernels.csr import SparseRows
-from xcbench.methods.baselines.siamese import Towers
 from xcbench.plugins.config import build
 from xcbench.plugins.registry import get_method
 from xcbench.train import Candidates, Points

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
+from xcbench.methods.baselines.slice import dense_vectors, singular_words
 
 from tests.methods.problems import needs, separable, train
 from xcbench.errors import InputError
-from xcbench.methods.baselines.slice import dense_vectors, singular_words
 from xcbench.plugins.config import build
 from xcbench.plugins.registry import get_method
 from xcbench.runner.toy import toy_dataset

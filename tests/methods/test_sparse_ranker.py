@@ -6,12 +6,12 @@ import numpy as np
 import psutil
 import pytest
 import scipy.sparse as sp
+from xcbench.methods.rerankers import sparse as sparse_ranker
+from xcbench.methods.rerankers.sparse import SparseRescorer
 
 from tests.methods.problems import csr
 from xcbench.data import Dataset, Split, TopK
 from xcbench.errors import InputError
-from xcbench.methods.rerankers import sparse as sparse_ranker
-from xcbench.methods.rerankers.sparse import SparseRescorer
 from xcbench.plugins.config import build
 from xcbench.plugins.registry import get_reranker
 from xcbench.runner.context import RunContext

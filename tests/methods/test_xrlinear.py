@@ -7,10 +7,10 @@ import sys
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from xcbench.methods.baselines import xrlinear
 
 from tests.methods.problems import gappy, separable, train
 from xcbench.errors import InputError, XCBenchError
-from xcbench.methods.baselines import xrlinear
 from xcbench.plugins.config import build
 from xcbench.plugins.stages import derive_seed
 from xcbench.report.availability import unavailable

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 from torch.nn.utils import spectral_norm
-
 from xcbench.methods.astec import AstecEncoder, AstecResidual
+
 from xcbench.nn import (
     ComponentAttention,
     DocumentEncoder,

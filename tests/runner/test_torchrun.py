@@ -103,9 +103,8 @@ def test_methods_predict_alike_when_two_processes_split_their_labels(method, tmp
     data = toy_dataset(labels=60, train=300, test=60)
     store_dataset(data, tmp_path / "toy")
     settings = {"dim": 16, **{f"{module}.steps": 60 for module in MODULES[method]}}
-    alone = run(
-        RunSpec(method, overrides=settings), data=data, store=tmp_path / "alone", cache=tmp_path / "stages of one"
-    )
+    spec = RunSpec(method, overrides=settings)
+    alone = run(spec, data=data, store=tmp_path / "alone", cache=tmp_path / "stages of one")
 
     options = ["--method", method, "--dataset", str(tmp_path / "toy"), "--device", "cpu"]
     for name, value in settings.items():

@@ -11,10 +11,10 @@ import torch
 import torch.distributed as dist
 from safetensors.torch import save_file
 from torch import nn
+from xcbench.methods.astec import AstecEncoder
 
 from tests.train.test_on_device import PROBLEMS as CASCADES
 from tests.train.toys import parameters, random_matrix, toy
-from xcbench.methods.astec import AstecEncoder
 from xcbench.nn import Adam, FreeLabels, LabelBank, TokenEmbeddings
 from xcbench.ranks import process_count, rank
 from xcbench.train import Candidates, Points, RankAll, RankShortlist, Training, Work, fit_bias, train

@@ -2,22 +2,24 @@
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 import scipy.sparse as sp
 import torch
 from safetensors.torch import load_file
+from xcbench.methods.decaf import Decaf, DecafConfig
 
 from tests.train import spread_tasks
 from tests.train.toys import parameters, toy
 from xcbench.nn import LabelBank, LabelText, TokenEmbeddings
 from xcbench.nn.label_parts import LabelRange
+from xcbench.runner.toy import toy_dataset
 from xcbench.train import Training, Work, estimate_memory, fit_bias, train
 from xcbench.train.label_shards import LabelShards
 from xcbench.train.processes import Processes
@@ -26,7 +28,7 @@ ROOT = Path(__file__).parent.parent.parent
 
 
 def start(count, *arguments):
-    """Start so many processes of `spread_tasks.py`, in a group of their own."""
+    """Start so many processes of `spread_tasks.py`."""
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(count)]
     script = Path(spread_tasks.__file__)
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "XCBENCH_THREADS": "1"}
@@ -36,8 +38,17 @@ def start(count, *arguments):
         env=environment,
         stdout=subprocess.PIPE,
         text=True,
-        start_new_session=True,
     )
+
+
+def kill(launcher):
+    """Kill a launcher and its processes, which are in sessions of their own."""
+    processes = psutil.Process(launcher.pid).children(recursive=True)
+    launcher.kill()
+    for process in processes:
+        process.kill()
+    psutil.wait_procs(processes, timeout=60)
+    launcher.communicate(timeout=60)
 
 
 class Spread:
@@ -115,28 +126,23 @@ def test_the_log_says_what_is_split(two):
     assert ", points split over 2 processes, about " in noted["own loss"]["lines"][0]
 
 
-def test_killed_processes_continue_in_any_number(tmp_path):
+def test_killed_processes_are_continued_by_another_number_of_them(tmp_path):
     task, points = toy(points=120, labels=31)
     settings = Training(epochs=4, batch_size=16, lr=0.02)
     train(task, points, settings, Work(3, "cpu", log=lambda line: None), initialise=fit_bias)
 
     checkpoint = tmp_path / "module.safetensors"
-    steps_done = []
-    for count, pause in ((2, 0.1), (3, 0.1), (2, 0)):
-        running = start(count, tmp_path, pause)
-        before = checkpoint.stat().st_mtime_ns if checkpoint.exists() else 0
-        deadline = time.monotonic() + 100
-        while pause and time.monotonic() < deadline:
-            if checkpoint.exists() and checkpoint.stat().st_mtime_ns > before:
-                os.killpg(running.pid, signal.SIGKILL)
-                break
-            time.sleep(0.01)
-        said = running.communicate(timeout=100)[0]
-        steps_done += [line for line in said.splitlines() if "goes on from step" in line]
-        # The same file as a single process writes.
-        assert load_file(checkpoint)["adam.labels.z2.weight.v"].shape == (31, 8)
+    killed = start(2, tmp_path, 0.1)
+    deadline = time.monotonic() + 200
+    while not checkpoint.exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    kill(killed)
+    assert not (tmp_path / "end").exists()
+    # The same file as a single process writes.
+    assert load_file(checkpoint)["adam.labels.z2.weight.v"].shape == (31, 8)
 
-    assert len(steps_done) == 2
+    said = start(3, tmp_path, 0).communicate(timeout=300)[0]
+    assert "goes on from step" in said
     end = load_file(tmp_path / "end")
     for name, expected in parameters(task).items():
         torch.testing.assert_close(end[name], expected, rtol=1e-3, atol=1e-5, msg=name)
@@ -203,9 +209,21 @@ def dense(rows):
 def test_the_estimate_counts_one_share_of_the_labels():
     task, points = toy(points=60, labels=30, shortlists=False)
     whole = estimate_memory(task, points, 16)
-    LabelShards(task, 30, Processes(0, 2)).split()
-    half = estimate_memory(task, points, 16, label_shards=2)
+    shards = LabelShards(task, 30, Processes(0, 2))
+    shards.split()
+    half = estimate_memory(task, points, 16, shards=shards)
     rows_saved = 15 * (8 + 1)  # of vectors and biases
     assert whole["parameters"] - half["parameters"] == 4 * rows_saved
     assert whole["Adam"] - half["Adam"] == 8 * rows_saved
-    assert half["a step"] / whole["a step"] == pytest.approx((15 + 16) / (30 + 16))
+    assert half["a step"] / whole["a step"] == pytest.approx((15 + 8) / (30 + 16))
+
+
+def test_the_estimate_of_a_method_counts_one_share_of_the_labels(monkeypatch):
+    """With one cluster per label, Module II needs most: four tables that learn, and ten that a step works on."""
+    data = toy_dataset(labels=10_000, train=50, test=20)
+    method = Decaf(DecafConfig(dim=300, clusters=10_000))
+    need = []
+    for count in ("1", "2"):
+        monkeypatch.setenv("WORLD_SIZE", count)
+        need.append(method.estimate_memory(data))
+    assert need[0] - need[1] == (4 + 10) * 4 * 300 * 5000

@@ -13,11 +13,11 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from torch import nn
+from xcbench.methods.astec import AstecEncoder
 
 from tests.train.toys import parameters, random_matrix, same, toy
 from xcbench.errors import InputError, XCBenchError
 from xcbench.kernels.memory import MemoryEstimate
-from xcbench.methods.astec import AstecEncoder
 from xcbench.nn import FreeLabels, TokenEmbeddings
 from xcbench.nn.dropout import start_step
 from xcbench.train import Points, RankAll, Schedule, Training, Work, all_classifiers, encode, estimate_memory, train

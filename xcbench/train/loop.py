@@ -223,7 +223,7 @@ def train(
         processes.broadcast_parameters(module)
         shards.split()
 
-    estimate = estimate_memory(module, points, plan.batch_size, device, 1 if shards is None else processes.count)
+    estimate = estimate_memory(module, points, plan.batch_size, device, shards)
     work.log(f"{name}: {plan.steps} steps on {device}{_division(processes, shards)}, about {estimate}")
     check_fits(estimate, name, device)
 

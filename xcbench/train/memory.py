@@ -15,10 +15,13 @@ from torch import nn
 
 from xcbench.data import Dataset
 from xcbench.errors import XCBenchError
+from xcbench.kernels.arrays import Longs
 from xcbench.kernels.csr import SparseRows
 from xcbench.kernels.memory import MemoryEstimate, binary_size
 from xcbench.nn import LabelBank
+from xcbench.ranks import process_count
 from xcbench.train.batches import Batch, Points
+from xcbench.train.label_shards import LabelShards
 
 WORKING_COPIES = 10
 """Tables of (labels of a step) x D that exist at once between forward and backward pass, as measured for DECAF."""
@@ -35,7 +38,7 @@ def estimate_memory(
     points: Points,
     batch_size: int,
     device: torch.device | None = None,
-    label_shards: int = 1,
+    shards: LabelShards | None = None,
 ) -> MemoryEstimate:
     """Return what training will take. One batch is cut, to see how many labels a step touches.
 
@@ -49,24 +52,30 @@ def estimate_memory(
         Points per step.
     device
         Where training runs; by default on the CPU. Elsewhere, dense features are copied to the device as a whole.
-    label_shards
-        Over how many processes the labels are split. The module has the rows of one of them.
+    shards
+        How labels are split over processes, if they are. The module then has the rows of this process's labels.
     """
-    batch = points.cut(np.arange(min(batch_size, len(points))))
+    batch = _cut(points, np.arange(min(batch_size, len(points))), shards)
     trained = [parameter for parameter in module.parameters() if parameter.requires_grad]
     sparse = _with_sparse_gradients(module, batch)
     dim = max((parameter.shape[-1] for parameter in trained if parameter.ndim == 2), default=1)
-    label_rows = -(-_label_count(batch) // label_shards)
     parts = {
         "parameters": sum(tensor.nbytes for tensor in (*module.parameters(), *module.buffers())),
         "Adam": 2 * sum(parameter.nbytes for parameter in trained),
         "gradients": sum(parameter.nbytes for parameter in trained if id(parameter) not in sparse),
-        "a step": 4 * WORKING_COPIES * dim * (label_rows + len(batch.rows)),
+        "a step": 4 * WORKING_COPIES * dim * (_label_count(batch) + len(batch.rows)),
         "data": _bytes_of_points(points),
     }
     if device is not None and device.type != "cpu" and isinstance(points.X, torch.Tensor):
         parts["features"] = points.X.nbytes
     return MemoryEstimate(parts)
+
+
+def _cut(points: Points, rows: Longs, shards: LabelShards | None) -> Batch:
+    """Return a batch, or this process's share of it."""
+    if shards is None:
+        return points.cut(rows)
+    return shards.prepare(points, rows, key=0).finish(torch.device("cpu"))
 
 
 def _with_sparse_gradients(module: nn.Module, batch: Batch) -> set[int]:
@@ -108,7 +117,7 @@ def cascade_memory(
 
     Modules I and II rank all clusters. The last module ranks the union of the shortlists of a batch. What is learnt
     counts four times: itself, its gradient and two moments. Free vectors of labels count three times, since few of them
-    have a gradient.
+    have a gradient. Under `torchrun` each process has its share of the labels.
 
     Parameters
     ----------
@@ -135,12 +144,14 @@ def cascade_memory(
 
     E = vector * data.feature_count
     E_in_training = E if frozen else 4 * E
-    rows_of_clusters = clusters + batch
-    rows_of_labels = min(L, batch * candidates) + batch
+    own_clusters = -(-clusters // process_count())
+    own_labels = -(-L // process_count())
+    rows_of_clusters = own_clusters + batch
+    rows_of_labels = min(own_labels, batch * candidates) + batch
 
     first_module = 4 * E + work_per_row * rows_of_clusters
-    second_module = E_in_training + 4 * vector * clusters + work_per_row * rows_of_clusters
-    last_module = E_in_training + 3 * vector * L + work_per_row * rows_of_labels + 4 * N * listed
+    second_module = E_in_training + 4 * vector * own_clusters + work_per_row * rows_of_clusters
+    last_module = E_in_training + 3 * vector * own_labels + work_per_row * rows_of_labels + 4 * N * listed
 
     outputs = 3 * E + vector * (clusters + L)  # what earlier stages leave behind, and the final classifiers
     sparse_data = _bytes_of(data.train.X) + _bytes_of(data.train.Y)

@@ -179,7 +179,8 @@ class _Sum(torch.autograd.Function):
 
 def _all_reduced(x: Tensor) -> Tensor:
     total = x.clone(memory_format=torch.contiguous_format)
-    dist.all_reduce(total)
+    if not total.is_meta:  # tensors without content, which estimates of memory use
+        dist.all_reduce(total)
     return total
 
 
