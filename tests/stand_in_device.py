@@ -1,6 +1,7 @@
 """A device that does not exist, in place of a GPU: its tensors hold CPU data and behave as a GPU's tensors would.
 
 - They say that they are on another device, and cannot be combined with tensors of the CPU.
+- Their memory is counted: what lives, and the most that lived at a time. Views of the same memory count once.
 - Every copy between the CPU and the device, and every operation for which the CPU would wait for a GPU, is recorded
   with the line of ours that caused it.
 
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import functools
 import sys
+import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -60,6 +62,38 @@ class Event(NamedTuple):
     size: int = 0  # its bytes
 
 
+class Memory:
+    """The device's memory: bytes that live, and the most that lived at a time since `start_of_peak`."""
+
+    def __init__(self) -> None:
+        self.living = 0
+        self.peak = 0
+        self._storages: set[int] = set()
+
+    def start_of_peak(self) -> int:
+        """Begin a new peak; returns the bytes that live."""
+        self.peak = self.living
+        return self.living
+
+    def count(self, storage: torch.UntypedStorage) -> None:
+        """Count memory from now on until it is freed, unless it is counted already."""
+        key = storage._cdata
+        if key in self._storages:
+            return
+        size = storage.nbytes()
+        self._storages.add(key)
+        self.living += size
+        self.peak = max(self.peak, self.living)
+        weakref.finalize(storage, self._release, key, size).atexit = False
+
+    def _release(self, key: int, size: int) -> None:
+        self._storages.remove(key)
+        self.living -= size
+
+
+MEMORY = Memory()
+
+
 class StandInTensor(torch.Tensor):
     """A tensor of the stand-in device. `data_on_cpu` holds its values."""
 
@@ -80,6 +114,8 @@ class StandInTensor(torch.Tensor):
             **form,
         )
         tensor.data_on_cpu = data
+        if data.layout == torch.strided:
+            MEMORY.count(data.untyped_storage())
         return tensor
 
     def __repr__(self, *, tensor_contents: object = None) -> str:
@@ -199,20 +235,22 @@ def _run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return tree_map(functools.partial(_wrapped, known=known), result)
 
 
-def _copy(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
+def _copy(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Run `_to_copy`, the operation behind `to`, `cpu`, `float` and so on."""
     source = args[0]
     is_here = isinstance(source, StandInTensor)
     goes_here = is_here if kwargs.get("device") is None else _is_stand_in(kwargs["device"])
+    if not is_here and not goes_here:
+        return func(*args, **kwargs)
     if goes_here and not is_here:
         _record("to device", func.overloadpacket, source)
-    if is_here and not goes_here:
-        _record("to host", func.overloadpacket, source)
-
-    values: Tensor = func(_values(source), **{**kwargs, "device": torch.device("cpu")})
+        return StandInTensor(func(source, **{**kwargs, "device": torch.device("cpu")}))
     if goes_here:
-        return StandInTensor(values)
-    return values
+        return StandInTensor(func(_values(source), **{**kwargs, "device": torch.device("cpu")}))
+
+    if torch.device(kwargs["device"]).type == "cpu":
+        _record("to host", func.overloadpacket, source)
+    return func(_values(source), **kwargs)
 
 
 def _check_devices(packet: Any, args: tuple[Any, ...], elsewhere: Iterable[Tensor]) -> None:

@@ -173,7 +173,8 @@ def kept_entries(mask: DropoutMask, rows: Tensor, columns: int) -> Tensor:
     `rows` has the row numbers within the mask, on the device of the result.
     """
     windows, offsets = _places_in_pool(mask, rows, columns)
-    return windows[offsets] >= mask.threshold - _SHIFT
+    numbers: Tensor = windows[offsets]
+    return numbers >= mask.threshold - _SHIFT
 
 
 @torch.compiler.disable

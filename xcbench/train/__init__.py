@@ -9,7 +9,7 @@ from xcbench.kernels.memory import MemoryEstimate
 from xcbench.train.batches import Batch, Candidates, Points, learnable, targets_of
 from xcbench.train.devices import resolve_device
 from xcbench.train.loop import Trainable, Training, TrainReport, Work, train
-from xcbench.train.memory import cascade_memory, estimate_memory
+from xcbench.train.memory import CascadeMemory, cascade_memory, estimate_memory
 from xcbench.train.modules import ModuleConfig, official_training, scaled_training
 from xcbench.train.schedules import Schedule, halving_after
 from xcbench.train.tasks import RankAll, RankShortlist, Task, all_classifiers, document_side, encode, fit_bias, log_odds
@@ -17,6 +17,7 @@ from xcbench.train.tasks import RankAll, RankShortlist, Task, all_classifiers, d
 __all__ = [
     "Batch",
     "Candidates",
+    "CascadeMemory",
     "MemoryEstimate",
     "ModuleConfig",
     "Points",
