@@ -2,6 +2,7 @@
 
 - They say that they are on another device, and cannot be combined with tensors of the CPU.
 - Their memory is counted: what lives, and the most that lived at a time. Views of the same memory count once.
+- Under `torch.autocast` they are multiplied in bfloat16.
 - Every copy between the CPU and the device, and every operation for which the CPU would wait for a GPU, is recorded
   with the line of ours that caused it.
 
@@ -14,7 +15,7 @@ from __future__ import annotations
 import functools
 import sys
 import weakref
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple
@@ -24,9 +25,17 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map
-from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
+from torch.utils.backend_registration import _DummyBackendModule, _setup_privateuseone_for_python_backend
 
-_setup_privateuseone_for_python_backend("standin")
+
+class Backend(_DummyBackendModule):
+    """What torch asks of a device's module before it computes in lower precision there."""
+
+    def get_amp_supported_dtype(self) -> list[torch.dtype]:
+        return [torch.bfloat16]
+
+
+_setup_privateuseone_for_python_backend("standin", backend_module=Backend())
 
 DEVICE = torch.device("standin", 0)
 
@@ -48,6 +57,12 @@ WAITS = {
     aten._coalesce,
 }
 """Operations whose result, or whose result's shape, the CPU has to wait for."""
+
+IN_SHORT_NUMBERS = ("mm", "addmm", "bmm", "baddbmm", "mv", "addmv", "matmul", "linear")
+"""Operations that autocast computes in bfloat16, as on a GPU."""
+
+IN_FULL_NUMBERS = ("softplus", "softmax.int", "sum", "sum.dim_IntList", "exp", "log", "pow.Tensor_Scalar")
+"""Operations that autocast computes in float32, as on a GPU. All others take the numbers that they are given."""
 
 Kind = Literal["to device", "to host", "wait"]
 
@@ -310,6 +325,38 @@ def _record(kind: Kind, packet: Any, tensor: Tensor | None = None) -> None:
     event = Event(kind, str(packet), _line_of_ours(), shape, size)
     for device in StandInDevice._in_use:
         device.events.append(event)
+
+
+def _autocast_kernel(operation: Any, dtype: torch.dtype) -> Callable[..., Any]:
+    """Return what an operation does under autocast: it converts its float tensors first."""
+
+    def convert(value: Any) -> Any:
+        if isinstance(value, Tensor) and value.is_floating_point() and value.dtype != torch.float64:
+            return value.to(dtype)
+        return value
+
+    def kernel(*args: Any, **kwargs: Any) -> Any:
+        with torch.autocast(DEVICE.type, enabled=False):
+            args, kwargs = tree_map(convert, (args, kwargs))
+            return operation(*args, **kwargs)
+
+    return kernel
+
+
+def _register_autocast() -> list[torch.library.Library]:
+    """Let `torch.autocast` work on the device. The registrations last as long as what is returned."""
+    others = torch.library.Library("_", "IMPL")
+    others.fallback(torch.library.fallthrough_kernel, "AutocastPrivateUse1")
+    library = torch.library.Library("aten", "IMPL")
+    for names, dtype in ((IN_SHORT_NUMBERS, torch.bfloat16), (IN_FULL_NUMBERS, torch.float32)):
+        for name in names:
+            packet, _, overload = name.partition(".")
+            operation = getattr(getattr(aten, packet), overload or "default")
+            library.impl(name, _autocast_kernel(operation, dtype), "AutocastPrivateUse1")
+    return [others, library]
+
+
+_autocast = _register_autocast()
 
 
 @functools.cache
