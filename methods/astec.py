@@ -51,6 +51,7 @@ from xcbench.shortlist.predictors import as_array, shortlist_logits
 from xcbench.shortlist.predictors.cascade import embed, predict_in_parts
 from xcbench.train import (
     Candidates,
+    CascadeMemory,
     Points,
     RankAll,
     RankShortlist,
@@ -376,11 +377,18 @@ class Astec(Method[AstecConfig]):
 
     def estimate_memory(self, data: Dataset) -> int:
         c = self.config
-        K = cluster_count(data.label_count, c.clusters)
         length = min(c.shortlist_length, data.label_count)
-        candidates = length + c.random_negatives
-        modules = cascade_memory(data, c.dim, K, candidates, length, c.extreme.batch_size, frozen=True)
         # Vectors and links, in memory and once more as a stage's output.
         indices = 2 * (len(data.train) + data.label_count) * 4 * (c.dim + 100)
         lists = 60 * min(POINTS_AT_ONCE, len(data.train)) * length
-        return modules + indices + lists
+        return self._module_memory(data).total + indices + lists
+
+    def estimate_device_memory(self, data: Dataset) -> int:
+        return self._module_memory(data).on_device
+
+    def _module_memory(self, data: Dataset) -> CascadeMemory:
+        c = self.config
+        K = cluster_count(data.label_count, c.clusters)
+        length = min(c.shortlist_length, data.label_count)
+        candidates = length + c.random_negatives
+        return cascade_memory(data, c.dim, K, candidates, length, c.extreme.batch_size, frozen=True)

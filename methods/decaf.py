@@ -43,6 +43,7 @@ from xcbench.shortlist.predictors import (
 from xcbench.shortlist.recall import beam_recall
 from xcbench.train import (
     Candidates,
+    CascadeMemory,
     ModuleConfig,
     Points,
     RankAll,
@@ -444,6 +445,12 @@ class Decaf(Method[DecafConfig]):
         return CascadePredictor(first, second, BeamPredictor.of(found, module4["W"], module4["bias"]))
 
     def estimate_memory(self, data: Dataset) -> int:
+        return self._memory(data).total
+
+    def estimate_device_memory(self, data: Dataset) -> int:
+        return self._memory(data).on_device
+
+    def _memory(self, data: Dataset) -> CascadeMemory:
         c = self.config
         L = data.label_count
         K = cluster_count(L, c.clusters, c.cluster_factor)

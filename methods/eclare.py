@@ -52,6 +52,7 @@ from xcbench.shortlist import BeamShortlister, Game, GameConfig, beam_width
 from xcbench.shortlist.predictors import BeamPredictor, CascadePredictor, FixedEncoder, as_array, folded
 from xcbench.train import (
     Candidates,
+    CascadeMemory,
     ModuleConfig,
     Points,
     RankAll,
@@ -494,6 +495,12 @@ class Eclare(Method[EclareConfig]):
         return CascadePredictor(first, second, predictor)
 
     def estimate_memory(self, data: Dataset) -> int:
+        return self._memory(data).total
+
+    def estimate_device_memory(self, data: Dataset) -> int:
+        return self._memory(data).on_device
+
+    def _memory(self, data: Dataset) -> CascadeMemory:
         c = self.config
         L = data.label_count
         K = cluster_count(L, c.clusters, c.cluster_factor)

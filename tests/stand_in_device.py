@@ -1,6 +1,8 @@
 """A device that does not exist, in place of a GPU: its tensors hold CPU data and behave as a GPU's tensors would.
 
 - They say that they are on another device, and cannot be combined with tensors of the CPU.
+- Their memory is counted: what lives, and the most that lived at a time. Views of the same memory count once.
+- Under `torch.autocast` they are multiplied in bfloat16.
 - Every copy between the CPU and the device, and every operation for which the CPU would wait for a GPU, is recorded
   with the line of ours that caused it.
 
@@ -12,7 +14,8 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple
@@ -22,9 +25,17 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map
-from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
+from torch.utils.backend_registration import _DummyBackendModule, _setup_privateuseone_for_python_backend
 
-_setup_privateuseone_for_python_backend("standin")
+
+class Backend(_DummyBackendModule):
+    """What torch asks of a device's module before it computes in lower precision there."""
+
+    def get_amp_supported_dtype(self) -> list[torch.dtype]:
+        return [torch.bfloat16]
+
+
+_setup_privateuseone_for_python_backend("standin", backend_module=Backend())
 
 DEVICE = torch.device("standin", 0)
 
@@ -47,6 +58,12 @@ WAITS = {
 }
 """Operations whose result, or whose result's shape, the CPU has to wait for."""
 
+IN_SHORT_NUMBERS = ("mm", "addmm", "bmm", "baddbmm", "mv", "addmv", "matmul", "linear")
+"""Operations that autocast computes in bfloat16, as on a GPU."""
+
+IN_FULL_NUMBERS = ("softplus", "softmax.int", "sum", "sum.dim_IntList", "exp", "log", "pow.Tensor_Scalar")
+"""Operations that autocast computes in float32, as on a GPU. All others take the numbers that they are given."""
+
 Kind = Literal["to device", "to host", "wait"]
 
 
@@ -58,6 +75,38 @@ class Event(NamedTuple):
     line: str  # FILE:LINE of the innermost line of ours on the stack, but for the module that makes all copies
     shape: tuple[int, ...] = ()  # of the copied tensor
     size: int = 0  # its bytes
+
+
+class Memory:
+    """The device's memory: bytes that live, and the most that lived at a time since `start_of_peak`."""
+
+    def __init__(self) -> None:
+        self.living = 0
+        self.peak = 0
+        self._storages: set[int] = set()
+
+    def start_of_peak(self) -> int:
+        """Begin a new peak; returns the bytes that live."""
+        self.peak = self.living
+        return self.living
+
+    def count(self, storage: torch.UntypedStorage) -> None:
+        """Count memory from now on until it is freed, unless it is counted already."""
+        key = storage._cdata
+        if key in self._storages:
+            return
+        size = storage.nbytes()
+        self._storages.add(key)
+        self.living += size
+        self.peak = max(self.peak, self.living)
+        weakref.finalize(storage, self._release, key, size).atexit = False
+
+    def _release(self, key: int, size: int) -> None:
+        self._storages.remove(key)
+        self.living -= size
+
+
+MEMORY = Memory()
 
 
 class StandInTensor(torch.Tensor):
@@ -80,6 +129,8 @@ class StandInTensor(torch.Tensor):
             **form,
         )
         tensor.data_on_cpu = data
+        if data.layout == torch.strided:
+            MEMORY.count(data.untyped_storage())
         return tensor
 
     def __repr__(self, *, tensor_contents: object = None) -> str:
@@ -199,20 +250,22 @@ def _run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return tree_map(functools.partial(_wrapped, known=known), result)
 
 
-def _copy(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
+def _copy(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Run `_to_copy`, the operation behind `to`, `cpu`, `float` and so on."""
     source = args[0]
     is_here = isinstance(source, StandInTensor)
     goes_here = is_here if kwargs.get("device") is None else _is_stand_in(kwargs["device"])
+    if not is_here and not goes_here:
+        return func(*args, **kwargs)
     if goes_here and not is_here:
         _record("to device", func.overloadpacket, source)
-    if is_here and not goes_here:
-        _record("to host", func.overloadpacket, source)
-
-    values: Tensor = func(_values(source), **{**kwargs, "device": torch.device("cpu")})
+        return StandInTensor(func(source, **{**kwargs, "device": torch.device("cpu")}))
     if goes_here:
-        return StandInTensor(values)
-    return values
+        return StandInTensor(func(_values(source), **{**kwargs, "device": torch.device("cpu")}))
+
+    if torch.device(kwargs["device"]).type == "cpu":
+        _record("to host", func.overloadpacket, source)
+    return func(_values(source), **kwargs)
 
 
 def _check_devices(packet: Any, args: tuple[Any, ...], elsewhere: Iterable[Tensor]) -> None:
@@ -272,6 +325,38 @@ def _record(kind: Kind, packet: Any, tensor: Tensor | None = None) -> None:
     event = Event(kind, str(packet), _line_of_ours(), shape, size)
     for device in StandInDevice._in_use:
         device.events.append(event)
+
+
+def _autocast_kernel(operation: Any, dtype: torch.dtype) -> Callable[..., Any]:
+    """Return what an operation does under autocast: it converts its float tensors first."""
+
+    def convert(value: Any) -> Any:
+        if isinstance(value, Tensor) and value.is_floating_point() and value.dtype != torch.float64:
+            return value.to(dtype)
+        return value
+
+    def kernel(*args: Any, **kwargs: Any) -> Any:
+        with torch.autocast(DEVICE.type, enabled=False):
+            args, kwargs = tree_map(convert, (args, kwargs))
+            return operation(*args, **kwargs)
+
+    return kernel
+
+
+def _register_autocast() -> list[torch.library.Library]:
+    """Let `torch.autocast` work on the device. The registrations last as long as what is returned."""
+    others = torch.library.Library("_", "IMPL")
+    others.fallback(torch.library.fallthrough_kernel, "AutocastPrivateUse1")
+    library = torch.library.Library("aten", "IMPL")
+    for names, dtype in ((IN_SHORT_NUMBERS, torch.bfloat16), (IN_FULL_NUMBERS, torch.float32)):
+        for name in names:
+            packet, _, overload = name.partition(".")
+            operation = getattr(getattr(aten, packet), overload or "default")
+            library.impl(name, _autocast_kernel(operation, dtype), "AutocastPrivateUse1")
+    return [others, library]
+
+
+_autocast = _register_autocast()
 
 
 @functools.cache

@@ -24,7 +24,9 @@ from xcbench.plugins import Augmentation, Run, register_augmentation
 
 from ._label_points import label_points, labels_with_text, with_points
 
-CITATION = "Kharbanda et al., Learning label-label correlations in Extreme Multi-label Classification via Label Features"
+CITATION = (
+    "Kharbanda et al., Learning label-label correlations in Extreme Multi-label Classification via Label Features"
+)
 
 
 @dataclass(frozen=True)

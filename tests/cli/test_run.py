@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.stand_in_device import StandInDevice
 from xcbench.cli import main
 from xcbench.cli.predict import _answer_text
 from xcbench.data import catalog
 from xcbench.data.binary import store_dataset
-from xcbench.runner import execute, meter
+from xcbench.runner import environment, execute, meter, model
 from xcbench.runner.stage_cache import StageCache
 from xcbench.runner.store import read_record
 from xcbench.runner.toy import toy_dataset
@@ -279,6 +280,26 @@ def test_predict_reads_text_and_files(call, toy, tmp_path, monkeypatch):
     assert "no label found" in call("predict", "--run", run_id, "--text", "nothing known")[1]
 
 
+def test_predict_on_a_device(call, toy, monkeypatch):
+    settings = ["--set", "dim=8"]
+    for module in ("surrogate", "shortlister", "extreme"):
+        settings += ["--set", f"{module}.training.steps=4"]
+    run_id = json.loads(call("run", "--method", "decaf", "--dataset", toy, "--json", *settings)[1])["run"]
+    words = ("predict", "--run", run_id, "--text", "topic7 group1", "--json")
+    (expected,) = json.loads(call(*words)[1])
+
+    monkeypatch.setattr(environment, "check_device", lambda _: None)
+    monkeypatch.setattr(environment, "choose_device", lambda _: "standin:0")
+    with StandInDevice() as device:
+        (there,) = json.loads(call(*words, "--device", "cuda")[1])
+        assert device.count("to device") > 0
+        monkeypatch.setattr(model, "free_memory", lambda _: 1 << 20)
+        code, out, err = call(*words, "--device", "cuda")
+    assert [label["label"] for label in there["labels"]] == [label["label"] for label in expected["labels"]]
+    assert (code, out) == (1, "")
+    assert re.fullmatch(r"xcbench: the model needs about 12 MiB on standin:0, and 1 MiB are free; .*", one_line(err))
+
+
 def test_small_scores_keep_their_digits():
     labels = [{"label": k, "title": "t", "score": score} for k, score in enumerate([0.5, 0.000912, 3.1e-9])]
     lines = _answer_text({"text": "a", "labels": labels}).splitlines()
@@ -291,6 +312,7 @@ def test_small_scores_keep_their_digits():
         ([], "nothing to predict"),
         (["--text", "a", "--k", "0"], "k is at least 1"),
         (["--input", "no-such-file"], "no-such-file"),
+        (["--text", "a", "--device", "gpu"], "unknown device 'gpu'; expected auto, cpu, cuda or cuda:N"),
     ],
 )
 def test_predict_refuses_what_it_cannot_do(call, toy, words, message):

@@ -21,14 +21,14 @@ def needs(name):
     return pytest.mark.skipif(problem is not None, reason=f"{name}: {problem}")
 
 
-def train(name, data, seed=0, **settings):
+def train(name, data, seed=0, device="cpu", **settings):
     """What `xcbench run --method name` would train, with a cache of its own."""
     method = get_method(name)
     plugin = method(build(method.config_type, settings))
     with tempfile.TemporaryDirectory() as scratch:
         plugin.check_data(data)
         seed_generators(seed)
-        return plugin.fit(data, RunContext(seed, "cpu", data, StageCache(Path(scratch)), plugin))
+        return plugin.fit(data, RunContext(seed, device, data, StageCache(Path(scratch)), plugin))
 
 
 class StageOf:

@@ -9,6 +9,7 @@ import pytest
 import scipy.sparse as sp
 
 from tests.methods.problems import train
+from tests.stand_in_device import MEMORY, StandInDevice, train_on_stand_in
 from xcbench.data import Dataset, Split
 from xcbench.plugins.config import build
 from xcbench.plugins.registry import get_method
@@ -39,9 +40,13 @@ def wide(points=2000, labels=8000, tokens=20_000):
     return Dataset("wide", Split(X, Y), Split(X[:1], Y[:1]), Z=Z)
 
 
-def estimated(name, data, dim):
+def plugin(name, config):
     method = get_method(name)
-    return method(build(method.config_type, settings(name, dim))).estimate_memory(data)
+    return method(build(method.config_type, config))
+
+
+def estimated(name, data, dim):
+    return plugin(name, settings(name, dim)).estimate_memory(data)
 
 
 @methods
@@ -51,6 +56,41 @@ def test_no_module_once_it_is_there_asks_for_much_more(name, monkeypatch):
     train(name, data, **settings(name, 32))
     assert len(estimates) == (2 if name == "astec" else 3)
     assert max(estimates) / 2 < estimated(name, data, 32)
+
+
+@pytest.mark.parametrize("name", ["decaf", "decaf, frozen", "eclare", "eclare, frozen", "astec"])
+def test_modules_take_on_a_device_what_was_said(name, monkeypatch):
+    """The estimate of each module against the most bytes that the stand-in had allocated for it at a time."""
+    train_on_stand_in(monkeypatch)
+    method, *frozen = name.split(", ")
+    data = wide(300, 1000, 3000)
+    config = settings(method, 64)
+    if frozen:
+        config["freeze"] = True
+    said = []
+    took = []
+
+    def note(estimate, *_):
+        said.append(estimate.on_device)
+        took.append(-MEMORY.start_of_peak())
+
+    run_training = loop._Trainer.run
+
+    def measured_run(trainer, *args):
+        report = run_training(trainer, *args)
+        took[-1] += MEMORY.peak
+        return report
+
+    monkeypatch.setattr(loop, "check_fits", note)
+    monkeypatch.setattr(loop._Trainer, "run", measured_run)
+    with StandInDevice():
+        train(method, data, device="standin", **config)
+    assert len(said) == (2 if method == "astec" else 3)
+    assert np.array(said) == pytest.approx(np.array(took), rel=0.3)
+
+    before_any_stage = plugin(method, config).estimate_device_memory(data)
+    # One that is too low is found out by the modules; one that is too high would refuse what fits.
+    assert max(took) / 3 < before_any_stage < max(took) * 2
 
 
 @methods

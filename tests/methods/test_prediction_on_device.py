@@ -6,11 +6,13 @@ from xcbench.methods import decaf, eclare
 
 from tests.methods.problems import needs, train
 from tests.shortlist.reference import assert_close, random_graph
-from tests.stand_in_device import DEVICE, StandInDevice
+from tests.stand_in_device import DEVICE, MEMORY, StandInDevice
+from xcbench.errors import XCBenchError
 from xcbench.labels import Clustering
 from xcbench.nn import TokenEmbeddings
 from xcbench.plugins.config import build
 from xcbench.plugins.contract import MovablePredictor
+from xcbench.runner import model as model_module
 from xcbench.runner.execute import run
 from xcbench.runner.model import Model
 from xcbench.runner.spec import RunSpec
@@ -84,7 +86,9 @@ def test_astec_predicts_in_parts(data, monkeypatch, on_device):
 
 def test_training_points_are_shortlisted_on_the_device(data):
     random = np.random.default_rng(0)
-    L, K, D = data.label_count, 8, 6
+    L = data.label_count
+    K = 8
+    D = 6
     H = random.normal(size=(K, D)).astype(np.float32)
     x = random.normal(size=(len(data.train), D)).astype(np.float32)
     clustering = Clustering.of(np.arange(L) % K, K)
@@ -99,7 +103,9 @@ def test_training_points_are_shortlisted_on_the_device(data):
 
 def test_eclare_shortlists_training_points_on_the_device(data):
     random = np.random.default_rng(1)
-    L, K, D = data.label_count, 8, 6
+    L = data.label_count
+    K = 8
+    D = 6
     E = TokenEmbeddings(data.feature_count, D)
     shortlister = {
         "H": random.normal(size=(K, D)).astype(np.float32),
@@ -146,3 +152,27 @@ def test_a_model_moves_what_can_move(data):
         assert there.members[0] is popularity
         assert isinstance(there.members[1], DeviceCascade)
         assert_close(there.predict(data.test.X, 5), expected)
+
+
+def test_a_model_that_does_not_fit_is_refused_before_anything_is_copied(data, monkeypatch):
+    movable = train("decaf", data, **METHODS["decaf"][1])
+    popularity = train("popularity", data)
+    model = Model((movable, popularity), data.label_count)
+    monkeypatch.setattr(model_module, "free_memory", lambda device: 1 << 20)
+    with StandInDevice() as device:
+        with pytest.raises(XCBenchError, match=r"the model needs about 12 MiB on standin:0, and 1 MiB are free; --dev"):
+            model.to(str(DEVICE))
+        assert device.count("to device") == 0
+        assert Model((popularity,), data.label_count).to(str(DEVICE)).members == (popularity,)
+
+
+@pytest.mark.parametrize("name", ["decaf", "eclare", "eclare as in the paper", "astec"])
+def test_what_a_model_takes_on_a_device_is_known_before(data, name):
+    method, config = METHODS[name]
+    predictor = train(method, data, **config)
+    with StandInDevice():
+        before = MEMORY.start_of_peak()
+        there = predictor.to("standin")
+        taken = MEMORY.living - before
+        assert model_module._bytes_on_device([predictor]) == taken > 0
+        there.predict(data.test.X[:1], 1)

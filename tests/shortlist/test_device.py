@@ -24,7 +24,11 @@ from xcbench.shortlist.device.search import row_logits, search
 from xcbench.shortlist.device.selection import keys_of, largest, unpacked
 from xcbench.shortlist.predictors import BeamPredictor, CascadePredictor, FixedEncoder, ShortlistPredictor
 
-N, D, L, K, V = 37, 16, 300, 40, 50
+N = 37
+D = 16
+L = 300
+K = 40
+V = 50
 
 
 class Allocations(TorchDispatchMode):
@@ -285,9 +289,38 @@ def test_memory_keeps_to_the_limit_however_many_points(random, monkeypatch, mode
     assert_close(found, predictor.predict(X, X, 5))
 
 
-def test_the_limit_holds_for_a_million_labels():
+@pytest.mark.usefixtures("device")
+def test_blocks_are_smaller_where_less_memory_is_free(random, monkeypatch):
+    limit = 200_000
+    monkeypatch.setattr(blocks, "BYTES_AT_ONCE", limit)
+    monkeypatch.setattr(blocks, "LEAST_BYTES_AT_ONCE", 1000)
+    predictor = beam_predictor(random)
+    there = predictor.to(DEVICE)
+    X = normal(random, 700, D)
+    asked = []
+
+    def free_memory(device):
+        asked.append(device)
+        return 12 * limit // 8
+
+    monkeypatch.setattr(blocks, "free_memory", free_memory)
+    monkeypatch.setattr(blocks, "POINTS_AT_ONCE", 200)
+    with Allocations() as allocations:
+        found = there.predict(X, X, 5)
+    assert set(asked) == {DEVICE}
+    assert limit / 16 < allocations.largest <= limit // 8
+    assert allocations.peak <= 12 * limit // 8
+    assert_close(found, predictor.predict(X, X, 5))
+
+
+def test_the_limit_holds_for_a_million_labels(monkeypatch):
     """The shapes of LF-AmazonTitles-1.3M, on torch's meta device, which computes shapes alone."""
-    labels, clusters, dim, beam, members = 1_305_265, 1 << 17, 512, 160, 10
+    labels = 1_305_265
+    clusters = 1 << 17
+    dim = 512
+    beam = 160
+    members = 10
+    monkeypatch.setattr(blocks, "free_memory", lambda device: 16 << 30)
     with torch.device("meta"):
         X = torch.empty(blocks.POINTS_AT_ONCE, dim)
         H = torch.empty(clusters, dim)

@@ -21,6 +21,7 @@ def predict(
     input_: Annotated[Path | None, Parameter(name="--input", allow_leading_hyphen=True)] = None,
     k: int = 10,
     method: str | None = None,
+    device: str = "cpu",
     store: Path | None = None,
     json_: JsonFlag = False,
 ) -> None:
@@ -38,6 +39,9 @@ def predict(
         How many labels to show.
     method
         The file of the run's method, if that is neither built in nor installed.
+    device
+        Where to predict: cpu, cuda, cuda:N, or auto (a GPU if there is one). For a few titles, copying the model to a
+        GPU takes longer than predicting.
     store
         The folder of run records; by default in XCBENCH_HOME.
     json_
@@ -45,6 +49,8 @@ def predict(
     """
     show_log()
     from xcbench.errors import InputError
+    from xcbench.runner.environment import check_device, choose_device
+    from xcbench.runner.gpus import readable_memory_errors
     from xcbench.runner.model import load_model
     from xcbench.runner.store import load_record
 
@@ -54,8 +60,11 @@ def predict(
     if not titles:
         raise InputError('nothing to predict: give --text "..." or --input FILE')
 
+    check_device(device)
     model = load_model(load_record(run, store), method)
-    predictions = model.predict_text(titles, k)
+    device = choose_device(device)
+    with readable_memory_errors(device):
+        predictions = model.to(device).predict_text(titles, k)
     answers = []
     for row, title in enumerate(titles):
         labels = _labels_of_row(predictions, row, model.label_titles)

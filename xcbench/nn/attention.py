@@ -20,7 +20,15 @@ from torch import Tensor, nn
 
 from xcbench.kernels.arrays import Floats
 from xcbench.kernels.parallel import kernel, share_rows
-from xcbench.nn.dropout import DropoutMask, first_label, kept_entries, kernels_support, next_mask, pool_numbers
+from xcbench.nn.dropout import (
+    DropoutMask,
+    KernelMask,
+    first_label,
+    kept_entries,
+    kernels_support,
+    next_mask,
+    pool_numbers,
+)
 from xcbench.nn.residual import ROWS_PER_SUM
 from xcbench.nn.spectral import SpectralWeight
 
@@ -92,7 +100,7 @@ def _attention_weights(
         if mask is not None and mask.threshold > 0:
             # The rows of the mask are the components of label 0, then those of label 1, and so on.
             rows = torch.arange(j, len(S) * len(components), len(components), device=S.device)
-            S = torch.where(kept_entries(mask, rows, S.shape[1]), S * float(mask.scale), 0)
+            S = torch.where(kept_entries(mask, rows, S.shape[1]), S * mask.scale, 0)
         logits = logits + S @ M[j].T
     in_full_precision = torch.promote_types(logits.dtype, torch.float32)
     return torch.softmax(logits, 1, dtype=in_full_precision)
@@ -117,7 +125,7 @@ class _Attend(torch.autograd.Function):
             tuple(s.numpy() for s in S),
             M,
             offset,
-            mask,
+            mask.for_kernels(),
             alpha,
             w,
         )
@@ -141,7 +149,7 @@ class _Attend(torch.autograd.Function):
             M,
             alpha,
             grads[0].contiguous(),
-            ctx.mask,
+            ctx.mask.for_kernels(),
             tuple(ds.numpy() for ds in dS),
             dM,
             doffset,
@@ -154,7 +162,7 @@ def _block_count(rows: int) -> int:
 
 
 @njit(inline="always")
-def _dropped_relu(row: Floats, mask: DropoutMask, i: int, out: Floats) -> None:
+def _dropped_relu(row: Floats, mask: KernelMask, i: int, out: Floats) -> None:
     numbers = pool_numbers(mask, i, len(row))
     for d in range(len(row)):
         out[d] = max(row[d], np.float32(0)) * mask.scale if numbers[d] >= mask.threshold else np.float32(0)
@@ -188,7 +196,7 @@ def _attend(
     S: tuple[Floats, ...],
     M: Floats,
     offset: Floats,
-    mask: DropoutMask,
+    mask: KernelMask,
     alpha: Floats,
     w: Floats,
 ) -> None:
@@ -222,7 +230,7 @@ def _attend_backward(
     M: Floats,
     alpha: Floats,
     dw: Floats,
-    mask: DropoutMask,
+    mask: KernelMask,
     dS: tuple[Floats, ...],
     dM: Floats,
     doffset: Floats,

@@ -2,6 +2,7 @@
 
 The constant parts of a module (label text, graph) are arrays that live as long as it does, so they stay on the device.
 The arrays of a batch go over when they are first used, and are freed with it. So nobody has to say what is constant.
+torch.compile does not look in here: a loss that it compiled for the arrays of one batch would not do for the next.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ _pinned: dict[int, Tensor] = {}
 """By the id of an array: its copy in page-locked memory, until it has gone over to the device."""
 
 
+@torch.compiler.disable
 def on_device(array: Array, device: torch.device, dtype: torch.dtype | None = None) -> Tensor:
     """Return an array as a tensor on a device. On the CPU, the tensor shares the array's memory where types agree.
 
@@ -78,6 +80,7 @@ class DeviceRows(NamedTuple):
         return torch.repeat_interleave(rows, self.indptr.diff(), output_size=len(self.indices))
 
 
+@torch.compiler.disable
 def rows_on_device(rows: SparseRows, device: torch.device) -> DeviceRows:
     """Return a sparse matrix on a device."""
     return DeviceRows(
@@ -87,6 +90,7 @@ def rows_on_device(rows: SparseRows, device: torch.device) -> DeviceRows:
     )
 
 
+@torch.compiler.disable
 def take_on_device(matrix: SparseRows, rows: Longs, device: torch.device) -> DeviceRows:
     """Return some rows of a sparse matrix that stays on the device; only the row numbers go over."""
     table = rows_on_device(matrix, device)

@@ -84,17 +84,26 @@ def next_key() -> int:
     return word_at_int(_stream.key, _stream.calls)
 
 
-class DropoutMask(NamedTuple):
-    """A dropout mask, in the form that kernels take.
-
-    An entry is dropped where its number of the pool is below `threshold`. Other entries are multiplied by `scale`.
-    """
+class KernelMask(NamedTuple):
+    """A dropout mask in the form that kernels take."""
 
     pool: npt.NDArray[np.uint16]
     key: np.uint64
     first_row: int
     threshold: np.uint16
     scale: np.float32
+
+
+class DropoutMask(NamedTuple):
+    """A dropout mask, as plain numbers: torch.compile cannot follow unsigned numbers of numpy.
+
+    An entry is dropped where its number of the pool is below `threshold`. Other entries are multiplied by `scale`.
+    """
+
+    key: int
+    first_row: int
+    threshold: int
+    scale: float
 
     @classmethod
     def of(cls, rate: float, key: int, first_row: int, width: int) -> "DropoutMask":
@@ -105,12 +114,17 @@ class DropoutMask(NamedTuple):
             raise ValueError(f"dropout is for rows of less than {len(POOL)} entries, got {width}")
 
         threshold = round(rate * 2**16)
-        return cls(
+        scale = np.float32(2**16 / (2**16 - threshold))
+        return cls(key, first_row, threshold, float(scale))
+
+    def for_kernels(self) -> KernelMask:
+        """Return the mask in the form that kernels take."""
+        return KernelMask(
             pool=POOL,
-            key=np.uint64(key),
-            first_row=first_row,
-            threshold=np.uint16(threshold),
-            scale=np.float32(2**16 / (2**16 - threshold)),
+            key=np.uint64(self.key),
+            first_row=self.first_row,
+            threshold=np.uint16(self.threshold),
+            scale=np.float32(self.scale),
         )
 
 
@@ -143,11 +157,16 @@ def dropout(x: Tensor, rate: float, training: bool, first_row: int = 0) -> Tenso
 
     row_numbers = torch.arange(len(rows), device=x.device)
     is_kept = kept_entries(mask, row_numbers, rows.shape[1])
-    return torch.where(is_kept, rows * float(mask.scale), 0).view(x.shape)
+    return torch.where(is_kept, rows * mask.scale, 0).view(x.shape)
 
 
+@torch.compiler.disable
 def next_mask(rate: float, training: bool, width: int, first_row: int = 0) -> DropoutMask:
-    """Return the next mask for rows of this width. A mask that drops nothing uses up no key."""
+    """Return the next mask for rows of this width. A mask that drops nothing uses up no key.
+
+    The mask is made outside of what torch.compile compiles: its key is another one at every step, and a compiled loss
+    would otherwise be compiled anew for each.
+    """
     if not training or rate == 0:
         return DropoutMask.of(0.0, 0, first_row, width)
     return DropoutMask.of(rate, next_key(), first_row, width)
@@ -161,7 +180,7 @@ def masked_relu(x: Tensor, mask: DropoutMask) -> Tensor:
         return _ReluDropout.apply(x, mask)  # type: ignore[no-untyped-call, no-any-return]
 
     rows = torch.arange(len(x), device=x.device)
-    return torch.where(kept_entries(mask, rows, x.shape[1]), torch.relu(x) * float(mask.scale), 0)
+    return torch.where(kept_entries(mask, rows, x.shape[1]), torch.relu(x) * mask.scale, 0)
 
 
 def kernels_support(*tensors: Tensor) -> bool:
@@ -176,12 +195,20 @@ def kept_entries(mask: DropoutMask, rows: Tensor, columns: int) -> Tensor:
 
     `rows` has the row numbers within the mask, on the device of the result.
     """
-    words = words_at_tensor(int(mask.key), rows + mask.first_row)
-    offsets = (words & 0xFFFFFFFF) % (len(POOL) - columns)
+    windows, offsets = _places_in_pool(mask, rows, columns)
+    numbers: Tensor = windows[offsets]
+    return numbers >= mask.threshold - _SHIFT
 
-    # A view in which row i is the pool from its i-th number on: so no place is computed per entry.
-    windows = _pool_on(rows.device).unfold(0, columns, 1)
-    return windows[offsets] >= int(mask.threshold) - _SHIFT
+
+@torch.compiler.disable
+def _places_in_pool(mask: DropoutMask, rows: Tensor, columns: int) -> tuple[Tensor, Tensor]:
+    """Return all windows of the pool, and which of them each row reads. The latter depends on the mask's key.
+
+    The windows are a view in which row i is the pool from its i-th number on: so no place is computed per entry.
+    """
+    words = words_at_tensor(mask.key, rows + mask.first_row)
+    offsets = (words & 0xFFFFFFFF) % (len(POOL) - columns)
+    return _pool_on(rows.device).unfold(0, columns, 1), offsets
 
 
 _SHIFT = 1 << 15
@@ -195,7 +222,7 @@ def _pool_on(device: torch.device) -> Tensor:
 
 
 @njit(inline="always")
-def pool_numbers(mask: DropoutMask, row: int, width: int) -> npt.NDArray[np.uint16]:
+def pool_numbers(mask: KernelMask, row: int, width: int) -> npt.NDArray[np.uint16]:
     """Return the part of the pool that decides which entries of a row are dropped."""
     word = word_at(mask.key, mask.first_row + row) & np.uint64(0xFFFFFFFF)
     offset = word % np.uint64(len(mask.pool) - width)
@@ -203,7 +230,7 @@ def pool_numbers(mask: DropoutMask, row: int, width: int) -> npt.NDArray[np.uint
 
 
 @kernel
-def relu_dropout_rows(first: int, last: int, x: Floats, mask: DropoutMask, out: Floats) -> None:
+def relu_dropout_rows(first: int, last: int, x: Floats, mask: KernelMask, out: Floats) -> None:
     """out = drop(ReLU(x)). `out` may have more columns than x."""
     for i in range(first, last):
         numbers = pool_numbers(mask, i, x.shape[1])
@@ -236,9 +263,9 @@ class _ReluDropout(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, mask: DropoutMask) -> Tensor:
         x = x.contiguous()
         out = torch.empty_like(x)
-        share_rows(relu_dropout_rows, len(x), x.numel(), x, mask, out)
+        share_rows(relu_dropout_rows, len(x), x.numel(), x, mask.for_kernels(), out)
         ctx.save_for_backward(out)
-        ctx.scale = mask.scale
+        ctx.scale = np.float32(mask.scale)
         return out
 
     @staticmethod
@@ -258,7 +285,7 @@ class _ReluDropout(torch.autograd.Function):
 
 
 @kernel
-def _dropout_rows(first: int, last: int, x: Floats, mask: DropoutMask, out: Floats) -> None:
+def _dropout_rows(first: int, last: int, x: Floats, mask: KernelMask, out: Floats) -> None:
     """out = drop(x)."""
     for i in range(first, last):
         numbers = pool_numbers(mask, i, x.shape[1])
@@ -282,5 +309,5 @@ class _Dropout(torch.autograd.Function):
 def _dropped(x: Tensor, mask: DropoutMask) -> Tensor:
     x = x.contiguous()
     out = torch.empty_like(x)
-    share_rows(_dropout_rows, len(x), x.numel(), x, mask, out)
+    share_rows(_dropout_rows, len(x), x.numel(), x, mask.for_kernels(), out)
     return out

@@ -22,7 +22,7 @@ from xcbench.kernels.arrays import Longs
 from xcbench.kernels.csr import SparseRows
 from xcbench.kernels.parallel import share_rows
 from xcbench.nn import bce_kernels as kernels
-from xcbench.nn.device_arrays import rows_on_device
+from xcbench.nn.device_arrays import DeviceRows, rows_on_device
 from xcbench.nn.dropout import kernels_support
 from xcbench.nn.residual import Factored
 
@@ -316,7 +316,7 @@ def _in_autocast_dtype(tensor: Tensor) -> Tensor:
     """Return the tensor in the precision of autocast, if that is enabled."""
     device = tensor.device.type
     dtype = tensor.dtype
-    if torch.is_autocast_enabled(device):
+    if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
         dtype = torch.get_autocast_dtype(device)
     return tensor.to(dtype).contiguous()
 
@@ -407,7 +407,7 @@ def _gathered_bce(x: Tensor, W: Tensor | Factored, bias: Tensor | None, entries:
     if isinstance(W, Factored):
         W = W.full()
     products = x @ W.T
-    listed = rows_on_device(entries, x.device)
+    listed: DeviceRows = rows_on_device(entries, x.device)
     s = products[listed.row_of_entries(), listed.indices]
     s = s.to(_at_least_float32(s.dtype))
     if bias is not None:

@@ -18,7 +18,15 @@ from torch.nn.functional import pad
 
 from xcbench.kernels.arrays import Floats
 from xcbench.kernels.parallel import kernel, share_rows
-from xcbench.nn.dropout import DropoutMask, kernels_support, masked_relu, next_mask, pool_numbers, relu_dropout_rows
+from xcbench.nn.dropout import (
+    DropoutMask,
+    KernelMask,
+    kernels_support,
+    masked_relu,
+    next_mask,
+    pool_numbers,
+    relu_dropout_rows,
+)
 
 ROWS_PER_SUM = 256
 """Column sums are taken over blocks of this many rows and then added up: the same sum for any number of threads."""
@@ -105,7 +113,9 @@ class _Full(torch.autograd.Function):
         gate, z = _or_unused(gate, z, b, r)
         out = torch.empty_like(r, memory_format=torch.contiguous_format)
 
-        r_, z_, out_ = r.numpy(), z.numpy(), out.numpy()
+        r_ = r.numpy()
+        z_ = z.numpy()
+        out_ = out.numpy()
         for rows, piece_mask, P in _pieces(r, mask):
             share_rows(
                 _split_rows,
@@ -143,8 +153,13 @@ class _Full(torch.autograd.Function):
         dz = _new_if(needs_z, z)
         sums = torch.empty(-(-len(r) // ROWS_PER_SUM), 3, dim)
 
-        r_, g_, z_, dP_ = r.numpy(), g.numpy(), z.numpy(), dP.numpy()
-        dr_, dz_, sums_ = dr.numpy(), dz.numpy(), sums.numpy()
+        r_ = r.numpy()
+        g_ = g.numpy()
+        z_ = z.numpy()
+        dP_ = dP.numpy()
+        dr_ = dr.numpy()
+        dz_ = dz.numpy()
+        sums_ = sums.numpy()
         for rows, mask, P in _pieces(r, ctx.mask, width):
             share_rows(relu_dropout_rows, len(P), P.numel(), r_[rows], mask, P)
             if needs_W:
@@ -201,7 +216,7 @@ def _piece_size() -> int:
     return ROWS_PER_THREAD * torch.get_num_threads()
 
 
-def _pieces(r: Tensor, mask: DropoutMask, width: int | None = None) -> Iterator[tuple[slice, DropoutMask, Tensor]]:
+def _pieces(r: Tensor, mask: DropoutMask, width: int | None = None) -> Iterator[tuple[slice, KernelMask, Tensor]]:
     """Yield slices of rows, with their part of the mask and a work table with `width` columns (by default those of r).
 
     Columns of the work table beyond those of r are 0. All pieces share its memory.
@@ -209,9 +224,10 @@ def _pieces(r: Tensor, mask: DropoutMask, width: int | None = None) -> Iterator[
     size = _piece_size()
     P = r.new_empty(min(size, len(r)), width or r.shape[1])
     P[:, r.shape[1] :] = 0
+    whole_mask = mask.for_kernels()
     for first in range(0, len(r), size):
         rows = slice(first, min(first + size, len(r)))
-        piece_mask = mask._replace(first_row=mask.first_row + first)
+        piece_mask = whole_mask._replace(first_row=mask.first_row + first)
         yield rows, piece_mask, P[: rows.stop - first]
 
 
@@ -228,7 +244,7 @@ class _Split(torch.autograd.Function):
         z: Tensor | None,
         mask: DropoutMask,
     ) -> tuple[Tensor, Tensor]:
-        ctx.scale = mask.scale
+        ctx.scale = np.float32(mask.scale)
         ctx.has_z = z is not None
         r = r.contiguous()
         gate, z = _or_unused(gate, z, b, r)
@@ -244,7 +260,7 @@ class _Split(torch.autograd.Function):
             gate,
             z,
             ctx.has_z,
-            mask,
+            mask.for_kernels(),
             P,
             rest,
         )
@@ -298,7 +314,7 @@ def _split_rows(
     gate: Floats,
     z: Floats,
     has_z: bool,
-    mask: DropoutMask,
+    mask: KernelMask,
     P: Floats,
     rest: Floats,
 ) -> None:

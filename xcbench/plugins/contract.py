@@ -214,6 +214,10 @@ class Method(PlugIn[Config]):
         """Bytes that training will add to this process at its peak, or None if that is not known."""
         return None
 
+    def estimate_device_memory(self, data: Dataset) -> int | None:
+        """Bytes that training on a GPU will take there at its peak, or None if that is not known."""
+        return None
+
 
 class Augmentation(PlugIn[Config]):
     """Makes another dataset out of a dataset."""

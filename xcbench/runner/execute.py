@@ -98,6 +98,12 @@ class _Job:
     device: str
     overwrite: OverwriteStrategy
 
+    def start_on_device(self) -> str:
+        """Make the device this process's own, after checking that the training fits there; returns its name."""
+        device = choose_device(self.device)
+        check_device_memory(self.resolved.method.estimate_device_memory(self.resolved.data), device)
+        return device
+
     def stored(self) -> Record | None:
         """The record that may be returned instead of running."""
         if self.overwrite is OverwriteStrategy.REDO:
@@ -132,8 +138,7 @@ def _run_on_other_rank(job: _Job) -> Record:
     """Train along if rank 0 trains, then read the record that it wrote."""
     if broadcast():
         set_threads()
-        device = choose_device(job.device)
-        check_device_memory(job.resolved.method.estimate_memory(job.resolved.data), device)
+        device = job.start_on_device()
         with readable_memory_errors(device):
             train(job.resolved, context_of(job.resolved, job.cache, device, job.overwrite))
         broadcast()
@@ -161,13 +166,12 @@ def _execute(job: _Job) -> Record:
     clear_remains(folder)
     with _captured_log() as lines:
         # Before the meter, which reads the peak of the current GPU.
-        device = choose_device(job.device)
+        device = job.start_on_device()
         with Meter() as whole:
             threads = set_threads()
             context = context_of(job.resolved, job.cache, device, job.overwrite)
             _log_start(job.resolved)
             in_parallel = _choose_retraining(job, context, threads)
-            check_device_memory(job.resolved.method.estimate_memory(job.resolved.data), device)
             with readable_memory_errors(device):
                 outcome = _compute(job.resolved, context, threads, in_parallel)
 

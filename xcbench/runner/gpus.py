@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from xcbench.errors import XCBenchError
-from xcbench.kernels.memory import binary_size
+from xcbench.kernels.memory import binary_size, free_memory
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 """The environment variable that names the GPUs which a process may use."""
@@ -59,28 +59,19 @@ def check_device_memory(estimate: int | None, device: str) -> None:
     Parameters
     ----------
     estimate
-        Bytes that the method expects to take; None if it does not know.
+        Bytes that the method expects to take there; None if it does not know.
     device
         The run's device.
     """
     if estimate is None or not device.startswith("cuda"):
         return
 
-    free = free_device_memory(device)
+    free = free_memory(device)
     if estimate > ESTIMATE_FACTOR * free:
         raise XCBenchError(
             f"training needs about {binary_size(estimate)}, and {device} has {binary_size(free)} free: a smaller "
             "dimension or batch needs less, and --device cpu trains in this machine's own memory"
         )
-
-
-def free_device_memory(device: str) -> int:
-    """Return the bytes of a GPU that this process may still get: the driver's, and what torch holds unused."""
-    import torch
-
-    free = torch.cuda.mem_get_info(device)[0]
-    cached = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-    return int(free + cached)
 
 
 @contextlib.contextmanager

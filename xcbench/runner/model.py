@@ -19,11 +19,14 @@ import scipy.sparse as sp
 from xcbench.data import TextColumn, TopK
 from xcbench.data.text import TextEncoder
 from xcbench.errors import DataError, InputError, XCBenchError
+from xcbench.kernels.allocations import META, MetaAllocations
+from xcbench.kernels.memory import binary_size, free_memory
 from xcbench.plugins import registry
 from xcbench.plugins.codec import load_values, save_values
 from xcbench.plugins.contract import Method, MovablePredictor, PlacedPredictor, Predictor, Rescorer, TextPredictor
 from xcbench.runner.store import Record
 from xcbench.shortlist import blend
+from xcbench.shortlist.device.blocks import LEAST_BYTES_AT_ONCE, TENSORS_AT_ONCE
 
 _log = logging.getLogger(__name__)
 
@@ -47,11 +50,15 @@ class Model:
     def to(self, device: str) -> Model:
         """Return a model whose members predict on a device, as far as they can. Rescorers stay on the CPU.
 
+        A device that cannot hold the tables of all members is refused before anything is copied.
+
         Parameters
         ----------
         device
             `cpu`, `cuda`, `cuda:1` ...: what torch calls it.
         """
+        if device != "cpu":
+            _check_fits(self.members, device)
         members = tuple(_on_device(member, device) for member in self.members)
         return dataclasses.replace(self, members=members)
 
@@ -191,6 +198,27 @@ def _on_device(member: PlacedPredictor, device: str) -> PlacedPredictor:
     if isinstance(member, MovablePredictor):
         return member.to(device)
     return member
+
+
+def _check_fits(members: Sequence[PlacedPredictor], device: str) -> None:
+    """Raise an error if a device has not enough free memory for the members' tables and the least work on them."""
+    tables = _bytes_on_device(members)
+    needed = tables + TENSORS_AT_ONCE * LEAST_BYTES_AT_ONCE
+    free = free_memory(device)
+    if tables and needed > free:
+        raise XCBenchError(
+            f"the model needs about {binary_size(needed)} on {device}, and {binary_size(free)} are free; "
+            "--device cpu predicts in this machine's own memory"
+        )
+
+
+def _bytes_on_device(members: Sequence[PlacedPredictor]) -> int:
+    """Return the bytes of the tables that predictors have on a device. Made there, tensors of `META` take no memory."""
+    with MetaAllocations() as allocations:
+        there = [_on_device(member, str(META)) for member in members]
+        size: int = allocations.living
+        del there
+    return size
 
 
 def _warn_of_unknown_words(X: sp.csr_array, titles: Sequence[str]) -> None:

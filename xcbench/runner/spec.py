@@ -8,7 +8,6 @@ from typing import Any, Literal, TypeAlias
 
 from xcbench.defaults import DEFAULT_DATASET
 
-
 Curve: TypeAlias = Literal["none", "test", "slice"]
 """Whether a run has a learning curve, and on which points: test points, or a slice of the training points."""
 

@@ -10,7 +10,7 @@ from xcbench.train.batches import Batch, Candidates, Points, cut_shortlists, lea
 from xcbench.train.devices import resolve_device
 from xcbench.train.label_shards import splits_labels
 from xcbench.train.loop import Trainable, Training, TrainReport, Work, train
-from xcbench.train.memory import cascade_memory, estimate_memory
+from xcbench.train.memory import CascadeMemory, cascade_memory, estimate_memory
 from xcbench.train.mixing import mixed_pairs
 from xcbench.train.modules import ModuleConfig, official_training, scaled_training
 from xcbench.train.schedules import Schedule, halving_after
@@ -20,6 +20,7 @@ from xcbench.train.tasks import RankAll, RankShortlist, Task, all_classifiers, d
 __all__ = [
     "Batch",
     "Candidates",
+    "CascadeMemory",
     "MemoryEstimate",
     "ModuleConfig",
     "Points",

@@ -12,9 +12,12 @@ Item = TypeVar("Item")
 
 _END = object()
 
+AHEAD = 3
+"""How many finished batches wait at most."""
+
 
 @contextmanager
-def made_ahead(items: Iterable[Item], ahead: int = 3) -> Iterator[Iterator[Item]]:
+def made_ahead(items: Iterable[Item], ahead: int = AHEAD) -> Iterator[Iterator[Item]]:
     """Return the same items in the same order, made by a background thread before they are asked for.
 
     An error of the iterable is raised where the item would have come. When the context ends, so does the thread.

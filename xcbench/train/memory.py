@@ -6,25 +6,31 @@ import contextlib
 import ctypes
 import sys
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
-import psutil
 import scipy.sparse as sp
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.func import functional_call
 
 from xcbench.data import Dataset
 from xcbench.errors import XCBenchError
+from xcbench.kernels.allocations import META, MetaAllocations
 from xcbench.kernels.arrays import Longs
 from xcbench.kernels.csr import SparseRows
-from xcbench.kernels.memory import MemoryEstimate, binary_size
-from xcbench.nn import LabelBank
+from xcbench.kernels.memory import MemoryEstimate, binary_size, free_memory
+from xcbench.nn import Adam, LabelBank
 from xcbench.ranks import process_count
-from xcbench.train.batches import Batch, Points
+from xcbench.train.ahead import AHEAD
+from xcbench.train.batches import Batch, Points, PreparedBatch
 from xcbench.train.label_shards import LabelShards
 
 WORKING_COPIES = 10
 """Tables of (labels of a step) x D that exist at once between forward and backward pass, as measured for DECAF."""
+
+BATCHES_AT_ONCE = AHEAD + 2
+"""Batches in main memory while a device trains: those that wait, one that is being cut, and one in use."""
 
 # The numbers of these parameters in glibc's malloc.h, and glibc's defaults.
 _M_MMAP_MAX = -4
@@ -40,7 +46,10 @@ def estimate_memory(
     device: torch.device | None = None,
     shards: LabelShards | None = None,
 ) -> MemoryEstimate:
-    """Return what training will take. One batch is cut, to see how many labels a step touches.
+    """Return what training will take.
+
+    On the CPU this is computed from shapes; one batch is cut, to see how many labels a step touches. For another device
+    two steps are run on tensors that have shapes but no content, and their allocations are added up.
 
     Parameters
     ----------
@@ -51,31 +60,102 @@ def estimate_memory(
     batch_size
         Points per step.
     device
-        Where training runs; by default on the CPU. Elsewhere, dense features are copied to the device as a whole.
+        Where training runs; by default on the CPU.
     shards
         How labels are split over processes, if they are. The module then has the rows of this process's labels.
     """
-    batch = _cut(points, np.arange(min(batch_size, len(points))), shards)
+    rows = np.arange(min(batch_size, len(points)))
+    prepared = _prepare(points, rows, shards)
+    if device is None or device.type == "cpu":
+        data = {"data": _bytes_of_points(points)}
+        return MemoryEstimate(_parts_from_shapes(module, prepared) | data)
+
+    try:
+        parts = _measured_parts(module, points, rows, shards)
+    except (RuntimeError, TypeError):  # a loss that looks at values, of which there are none
+        parts = _parts_from_shapes(module, prepared) | {"tables": _bytes_of_dense(points)}
+
+    parts["parameters"] -= _bytes_of_tensors(module, device)  # those that are there from an earlier training
+    batches = BATCHES_AT_ONCE * _bytes_of_batch(prepared)
+    if device.type == "cuda":
+        batches *= 2  # and once more in page-locked memory
+    return MemoryEstimate({"data": _bytes_of_points(points), "batches": batches}, str(device), parts)
+
+
+def _parts_from_shapes(module: nn.Module, prepared: PreparedBatch) -> dict[str, int]:
+    batch = prepared.finish(torch.device("cpu"))
     trained = [parameter for parameter in module.parameters() if parameter.requires_grad]
     sparse = _with_sparse_gradients(module, batch)
     dim = max((parameter.shape[-1] for parameter in trained if parameter.ndim == 2), default=1)
-    parts = {
-        "parameters": sum(tensor.nbytes for tensor in (*module.parameters(), *module.buffers())),
+    return {
+        "parameters": _bytes_of_tensors(module),
         "Adam": 2 * sum(parameter.nbytes for parameter in trained),
         "gradients": sum(parameter.nbytes for parameter in trained if id(parameter) not in sparse),
         "a step": 4 * WORKING_COPIES * dim * (_label_count(batch) + len(batch.rows)),
-        "data": _bytes_of_points(points),
     }
-    if device is not None and device.type != "cpu" and isinstance(points.X, torch.Tensor):
-        parts["features"] = points.X.nbytes
-    return MemoryEstimate(parts)
 
 
-def _cut(points: Points, rows: Longs, shards: LabelShards | None) -> Batch:
+def _measured_parts(
+    module: nn.Module,
+    points: Points,
+    rows: Longs,
+    shards: LabelShards | None,
+) -> dict[str, int]:
+    """Return what two steps allocate. The parts add up to the most that lives at a time.
+
+    In the second step, everything is there that stays: gradients that are kept, and constant tables on the device.
+    """
+    steps = _MetaSteps(module.train(), points, rows, shards)
+    state: dict[str, Tensor] = {}
+    with MetaAllocations() as allocations:
+        for name, parameter in steps.named_parameters():
+            state[name] = nn.Parameter(parameter.detach().to(META), parameter.requires_grad)
+        for name, buffer in steps.named_buffers():
+            state[name] = buffer.to(META)
+        # When the call ends, the module has its own tensors again. `tie_weights` would lose those of a part that is in
+        # two places, such as token embeddings.
+        parts: dict[str, int] = functional_call(steps, state, (allocations,), tie_weights=False)
+    return parts
+
+
+class _MetaSteps(nn.Module):
+    """Two steps of a training as a module: so `functional_call` can run them with other tensors than its own."""
+
+    def __init__(self, module: nn.Module, points: Points, rows: Longs, shards: LabelShards | None) -> None:
+        super().__init__()
+        self.module = module
+        self.points = points
+        self.rows = rows
+        self.shards = shards
+
+    def forward(self, allocations: MetaAllocations) -> dict[str, int]:
+        """Return the parts of the memory that the steps took."""
+        parameters = allocations.living
+        optimiser = Adam(self.module)
+        moments = allocations.living - parameters
+        for _ in range(2):
+            self._step(optimiser)
+        tables = allocations.living - parameters - moments
+        return {
+            "parameters": parameters,
+            "Adam": moments,
+            "tables": tables,
+            "a step": allocations.peak - allocations.living,
+        }
+
+    def _step(self, optimiser: Adam) -> None:
+        rows = self.rows.copy()  # whose copy on the device goes with the batch
+        batch = _prepare(self.points, rows, self.shards).finish(META)
+        loss: Tensor = self.module.loss(batch)  # type: ignore[operator]
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimiser.step()
+
+
+def _prepare(points: Points, rows: Longs, shards: LabelShards | None) -> PreparedBatch:
     """Return a batch, or this process's share of it."""
     if shards is None:
-        return points.cut(rows)
-    return shards.prepare(points, rows, key=0).finish(torch.device("cpu"))
+        return points.prepare(rows)
+    return shards.prepare(points, rows, key=0)
 
 
 def _with_sparse_gradients(module: nn.Module, batch: Batch) -> set[int]:
@@ -91,6 +171,28 @@ def _label_count(batch: Batch) -> int:
     return len(batch.shortlists.labels)
 
 
+def _bytes_of_tensors(module: nn.Module, device: torch.device | None = None) -> int:
+    """Return the bytes of parameters and buffers, of all or of those on a device."""
+    tensors = [*module.parameters(), *module.buffers()]
+    return sum(tensor.nbytes for tensor in tensors if device in (None, tensor.device))
+
+
+def _bytes_of_dense(points: Points) -> int:
+    """Return the bytes of dense features, which move to the device as a whole."""
+    if isinstance(points.X, torch.Tensor):
+        return points.X.nbytes
+    return 0
+
+
+def _bytes_of_batch(batch: PreparedBatch) -> int:
+    total = batch.rows.nbytes + _bytes_of(batch.targets)
+    if batch.X is not None:
+        total += _bytes_of(batch.X)
+    if batch.shortlists is not None:
+        total += batch.shortlists.labels.nbytes + _bytes_of(batch.shortlists.entries)
+    return total
+
+
 def _bytes_of_points(points: Points) -> int:
     total = _bytes_of(points.X) + _bytes_of(points.targets)
     if points.candidates is not None:
@@ -104,6 +206,13 @@ def _bytes_of(part: SparseRows | torch.Tensor | sp.csr_array) -> int:
     return int(part.indptr.nbytes + part.indices.nbytes + part.data.nbytes)
 
 
+class CascadeMemory(NamedTuple):
+    """Bytes that a training adds at its peak."""
+
+    total: int  # in main memory if it trains on the CPU
+    on_device: int  # what of it is on a device if it trains there
+
+
 def cascade_memory(
     data: Dataset,
     dim: int,
@@ -112,8 +221,8 @@ def cascade_memory(
     listed: int,
     batch_size: int,
     frozen: bool = False,
-) -> int:
-    """Return the bytes that training a method like DECAF adds at its peak, from shapes alone, before there is a module.
+) -> CascadeMemory:
+    """Return what training a method like DECAF adds at its peak, from shapes alone, before there is a module.
 
     Modules I and II rank all clusters. The last module ranks the union of the shortlists of a batch. What is learnt
     counts four times: itself, its gradient and two moments. Free vectors of labels count three times, since few of them
@@ -151,30 +260,30 @@ def cascade_memory(
 
     first_module = 4 * E + work_per_row * rows_of_clusters
     second_module = E_in_training + 4 * vector * own_clusters + work_per_row * rows_of_clusters
-    last_module = E_in_training + 3 * vector * own_labels + work_per_row * rows_of_labels + 4 * N * listed
+    last_module = E_in_training + 3 * vector * own_labels + work_per_row * rows_of_labels
+    training = max(first_module, second_module, last_module)
 
     outputs = 3 * E + vector * (clusters + L)  # what earlier stages leave behind, and the final classifiers
     sparse_data = _bytes_of(data.train.X) + _bytes_of(data.train.Y)
     dense_points = 2 * vector * N  # E x, and encoded
-    return max(first_module, second_module, last_module) + outputs + sparse_data + dense_points
+    candidates_of_points = 4 * N * listed
+    total = training + outputs + sparse_data + dense_points + candidates_of_points
 
-
-def free_memory(device: torch.device) -> int:
-    """Return the bytes that can still be allocated on a device.
-
-    On a GPU, torch keeps freed blocks for later: the driver counts them as used, but they can be had again.
-    """
-    if device.type != "cuda":
-        return int(psutil.virtual_memory().available)
-    free_for_driver = torch.cuda.mem_get_info(device)[0]
-    cached = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-    return int(free_for_driver + cached)
+    features_on_device = vector * N if frozen else 0
+    return CascadeMemory(total, training + features_on_device)
 
 
 def check_fits(estimate: MemoryEstimate, name: str, device: torch.device) -> None:
-    """Raise an error if a training needs more memory than is free. Its data is in memory already."""
+    """Raise an error if a training needs more memory than is free, on its device or in main memory.
+
+    Its data is in main memory already.
+    """
+    _check_free(estimate.in_main_memory - estimate["data"], "cpu", estimate, name)
+    _check_free(estimate.on_device, str(device), estimate, name)
+
+
+def _check_free(needed: int, device: str, estimate: MemoryEstimate, name: str) -> None:
     free = free_memory(device)
-    needed = estimate.total - estimate["data"]
     if needed > free:
         raise XCBenchError(
             f"{name} needs about {binary_size(needed)} more memory on {device}, "

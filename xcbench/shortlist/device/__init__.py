@@ -1,7 +1,8 @@
 """Search and prediction on a GPU, in plain torch: what `to(device)` of a shortlister or a predictor returns.
 
 - `selection`: the k best of many scores, with the tie rule of the CPU.
-- `blocks`: how much is computed at once, so that memory is bounded.
+- `blocks`: how much is computed at once, so that it fits the memory that is free.
+- `copies`: what all objects on a device have in common.
 - `rows`: rows of sparse matrices, listed side by side, and sums of equal labels.
 - `search`, `beam`, `shortlist`, `cascade` and `game`: the operations of the modules of the same names on the CPU.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
@@ -12,6 +11,7 @@ from xcbench.data import TopK
 from xcbench.errors import InputError
 from xcbench.shortlist.contract import Vectors
 from xcbench.shortlist.device.blocks import BYTES_PER_ID, row_blocks, topk_from_device, upload, upload_ids, vectors_on
+from xcbench.shortlist.device.copies import DeviceCopy
 from xcbench.shortlist.device.game import DeviceGame, DeviceSpread
 from xcbench.shortlist.device.rows import list_entries, longest_listing
 from xcbench.shortlist.device.search import row_logits, search
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from xcbench.shortlist.predictors.beam import BeamPredictor
 
 
-class DeviceBeamShortlister:
+class DeviceBeamShortlister(DeviceCopy["BeamShortlister"]):
     """A `BeamShortlister` that searches on a device.
 
     Parameters
@@ -35,7 +35,7 @@ class DeviceBeamShortlister:
     """
 
     def __init__(self, source: BeamShortlister, device: str | torch.device) -> None:
-        self.source = source
+        super().__init__(source)
         self.beam = source.beam
         self.width = source.width
         self.H = upload(source.H, device)
@@ -77,22 +77,15 @@ class DeviceBeamShortlister:
         clusters = self.clusters_of_block(X)
         length = longest_listing(self.indptr, clusters.labels)
         parts = []
-        for block in row_blocks(len(X), BYTES_PER_ID * length):
+        for block in row_blocks(len(X), BYTES_PER_ID * length, X.device):
             listing = list_entries(self.indptr, clusters.labels[block], length)
             labels = self.members[listing.entries].masked_fill_(~listing.is_entry, -1)
             probabilities = clusters.scores[block].gather(1, listing.places)
             parts.append(largest(keys_of(probabilities, labels), k))
         return unpacked(torch.cat(parts))
 
-    def save(self, folder: Path) -> None:
-        self.source.save(folder)
 
-    def to(self, device: str | torch.device) -> BeamShortlister | DeviceBeamShortlister:
-        """Return a copy on another device, or the shortlister in main memory."""
-        return self.source.to(device)
-
-
-class DeviceBeamPredictor:
+class DeviceBeamPredictor(DeviceCopy["BeamPredictor"]):
     """A `BeamPredictor` that predicts on a device.
 
     Parameters
@@ -104,7 +97,7 @@ class DeviceBeamPredictor:
     """
 
     def __init__(self, source: BeamPredictor, device: str | torch.device) -> None:
-        self.source = source
+        super().__init__(source)
         self.shortlister = DeviceBeamShortlister(source.shortlister, device)
         self.W = upload(source.W, device)
         self.bias = upload(source.bias, device)
@@ -141,7 +134,7 @@ class DeviceBeamPredictor:
         """Return the k best of sigma(cluster) * sigma(label), or sigma(cluster) * spread(sigma(label))."""
         length = longest_listing(self.shortlister.indptr, clusters.labels)
         parts = []
-        for block in row_blocks(len(X), BYTES_PER_ID * length):
+        for block in row_blocks(len(X), BYTES_PER_ID * length, X.device):
             listing = list_entries(self.shortlister.indptr, clusters.labels[block], length)
             labels = self.shortlister.members[listing.entries].masked_fill_(~listing.is_entry, -1)
             probabilities = row_logits(X[block], self.W, self.bias, listing.entries).sigmoid_()
@@ -150,13 +143,6 @@ class DeviceBeamPredictor:
             scores = clusters.scores[block].gather(1, listing.places) * probabilities
             parts.append(largest(keys_of(scores, labels), k))
         return unpacked(torch.cat(parts))
-
-    def save(self, folder: Path) -> None:
-        self.source.save(folder)
-
-    def to(self, device: str | torch.device) -> BeamPredictor | DeviceBeamPredictor:
-        """Return a copy on another device, or the predictor in main memory."""
-        return self.source.to(device)
 
 
 def _reranking(game: Game | None, device: str | torch.device) -> DeviceGame | None:

@@ -13,15 +13,22 @@ from torch import Tensor
 from xcbench.data import TopK
 from xcbench.kernels.arrays import Longs
 from xcbench.kernels.csr import CsrArrays
+from xcbench.kernels.memory import free_memory
 from xcbench.shortlist.blocks import empty_topk
 from xcbench.shortlist.contract import Vectors, check_vectors
 from xcbench.shortlist.device.selection import Found
 
 BYTES_AT_ONCE = 1 << 27
-"""The size of the largest intermediate tensor. All that exist at a time have up to twelve times as many bytes.
+"""The size of the largest intermediate tensor, where memory is plenty.
 
 What a single point needs is the lower limit: a row of keys for its shortlist, or for the neighbours of its labels.
 """
+
+LEAST_BYTES_AT_ONCE = 1 << 20
+"""The same where memory is scarce."""
+
+TENSORS_AT_ONCE = 12
+"""All intermediate tensors that exist at a time have up to so many times the bytes of the largest one."""
 
 BYTES_PER_ID = 8
 """Of the largest tensors per label or entry: ids, positions and keys."""
@@ -93,9 +100,18 @@ def bias_on(bias: Vectors | None, device: str | torch.device, count: int) -> Ten
     return vectors_on(bias.reshape(1, -1), device, count)[0]
 
 
-def row_blocks(count: int, bytes_per_row: int) -> Iterator[slice]:
-    """Cut [0, count) into slices whose rows have at most `BYTES_AT_ONCE` together, but at least one row."""
-    size = max(1, BYTES_AT_ONCE // max(1, bytes_per_row))
+def bytes_at_once(device: torch.device) -> int:
+    """Return the size of the largest intermediate tensor on a device: `BYTES_AT_ONCE`, halved until all of them fit."""
+    free = free_memory(device)
+    size = BYTES_AT_ONCE
+    while size > LEAST_BYTES_AT_ONCE and TENSORS_AT_ONCE * size > free:
+        size //= 2
+    return size
+
+
+def row_blocks(count: int, bytes_per_row: int, device: torch.device) -> Iterator[slice]:
+    """Cut [0, count) into slices whose rows have at most `bytes_at_once` together, but at least one row."""
+    size = max(1, bytes_at_once(device) // max(1, bytes_per_row))
     for start in range(0, count, size):
         yield slice(start, min(start + size, count))
 

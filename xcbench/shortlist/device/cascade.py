@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,6 +16,7 @@ from xcbench.nn import weighted_sums
 from xcbench.shortlist.blocks import empty_topk
 from xcbench.shortlist.device import blocks
 from xcbench.shortlist.device.blocks import upload
+from xcbench.shortlist.device.copies import DeviceCopy
 
 if TYPE_CHECKING:
     from xcbench.shortlist.predictors.cascade import CascadePredictor, FixedEncoder
@@ -62,7 +62,7 @@ class DeviceEncoder:
         return x.relu_()
 
 
-class DeviceCascade:
+class DeviceCascade(DeviceCopy["CascadePredictor"]):
     """A `CascadePredictor` that predicts on a device.
 
     Parameters
@@ -74,7 +74,7 @@ class DeviceCascade:
     """
 
     def __init__(self, source: CascadePredictor, device: str | torch.device) -> None:
-        self.source = source
+        super().__init__(source)
         self.ranker = source.ranker.to(device)
         self.first = DeviceEncoder(source.first, device)
         shared = self.first.E if source.second.E is source.first.E else None
@@ -98,10 +98,3 @@ class DeviceCascade:
         first_x = self.first.of_embedded(first_r)
         second_x = self.second.of_embedded(second_r)
         return self.ranker.predict(first_x, second_x, k)
-
-    def save(self, folder: Path) -> None:
-        self.source.save(folder)
-
-    def to(self, device: str | torch.device) -> CascadePredictor | DeviceCascade:
-        """Return a copy on another device, or the predictor in main memory."""
-        return self.source.to(device)

@@ -1,4 +1,9 @@
-"""GAME on a device; see `xcbench.shortlist.game` for what it is."""
+"""GAME on a device; see `xcbench.shortlist.game` for what it is.
+
+The same arithmetic is written twice. A core of a CPU takes one point after the other and adds into a hash table that
+stays in its cache. Threads of a GPU would add into such a table in any order, and results would change from call to
+call: so here the entries of a block of points are listed, sorted and summed. A test compares the two.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +47,7 @@ class DeviceGame:
 
         length = longest_listing(self.multiplier.indptr, sources)
         parts = []
-        for block in row_blocks(len(sources), BYTES_PER_ID * length):
+        for block in row_blocks(len(sources), BYTES_PER_ID * length, sources.device):
             part = Found(raised.labels[block], raised.scores[block])
             parts.append(self._keys(part, sources[block], length))
         result = unpacked(torch.cat(parts))
@@ -94,7 +99,7 @@ class DeviceSpread:
         """
         length = longest_listing(self.graph.indptr, labels)
         raised = probabilities**self.power
-        blocks = row_blocks(len(labels), BYTES_PER_ID * length)
+        blocks = row_blocks(len(labels), BYTES_PER_ID * length, labels.device)
         parts = [self._sums(labels[block], raised[block], length) for block in blocks]
         return torch.cat(parts) ** (1 / self.power)
 

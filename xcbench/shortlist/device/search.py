@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,12 +17,14 @@ from xcbench.shortlist.device import blocks
 from xcbench.shortlist.device.blocks import (
     BYTES_PER_ID,
     bias_on,
+    bytes_at_once,
     row_blocks,
     topk_from_device,
     upload,
     upload_ids,
     vectors_on,
 )
+from xcbench.shortlist.device.copies import DeviceCopy
 from xcbench.shortlist.device.selection import NO_KEY, Found, keys_of, largest, unpacked
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def topk_on_device(X: Vectors, W: Tensor, k: int, bias: Vectors | None) -> TopK:
 def search(X: Tensor, W: Tensor, bias: Tensor, k: int) -> Found:
     """Do the same for one block of points on the device, without an n x L matrix of scores. nan is never found."""
     best = torch.empty((len(X), 0), dtype=torch.int64, device=X.device)
-    for columns in row_blocks(len(W), BYTES_PER_ID * len(X)):
+    for columns in row_blocks(len(W), BYTES_PER_ID * len(X), X.device):
         scores = X @ W[columns].T
         if len(bias):
             scores += bias[columns]
@@ -76,7 +77,7 @@ def row_logits(X: Tensor, W: Tensor, bias: Tensor, rows: Tensor) -> Tensor:
     X
         [n, D] vectors, one per point.
     W
-        [L, D] classifiers. Rows are copied next to each other, `blocks.BYTES_AT_ONCE` at a time.
+        [L, D] classifiers. Rows are copied next to each other, `bytes_at_once` at a time.
     bias
         [L] numbers, or an empty tensor.
     rows
@@ -84,11 +85,11 @@ def row_logits(X: Tensor, W: Tensor, bias: Tensor, rows: Tensor) -> Tensor:
     """
     logits = torch.empty(rows.shape, dtype=X.dtype, device=X.device)
     bytes_per_vector = X.element_size() * X.shape[1]
-    columns_at_once = max(1, blocks.BYTES_AT_ONCE // bytes_per_vector)
+    columns_at_once = max(1, bytes_at_once(X.device) // bytes_per_vector)
     bytes_per_point = bytes_per_vector * min(columns_at_once, rows.shape[1])
-    for points in row_blocks(len(X), bytes_per_point):
+    for points in row_blocks(len(X), bytes_per_point, X.device):
         x = X[points].unsqueeze(2)
-        for columns in row_blocks(rows.shape[1], bytes_per_vector * (points.stop - points.start)):
+        for columns in row_blocks(rows.shape[1], bytes_per_vector * (points.stop - points.start), X.device):
             vectors = embedding(rows[points, columns], W)
             logits[points, columns] = torch.bmm(vectors, x).squeeze(2)
     if len(bias):
@@ -122,7 +123,7 @@ def logits_on_device(X: Vectors, W: Tensor, labels: Ints, bias: Vectors | None) 
     return logits
 
 
-class DeviceExactShortlister:
+class DeviceExactShortlister(DeviceCopy["ExactShortlister"]):
     """An `ExactShortlister` that searches on a device.
 
     Parameters
@@ -134,7 +135,7 @@ class DeviceExactShortlister:
     """
 
     def __init__(self, source: ExactShortlister, device: str | torch.device) -> None:
-        self.source = source
+        super().__init__(source)
         self.W = upload(source.W, device)
         self.bias = upload(source.bias, device)
 
@@ -149,10 +150,3 @@ class DeviceExactShortlister:
     def shortlist_block(self, X: Tensor, k: int) -> Found:
         """Do the same for one block of points; all stays on the device."""
         return search(X, self.W, self.bias, k)
-
-    def save(self, folder: Path) -> None:
-        self.source.save(folder)
-
-    def to(self, device: str | torch.device) -> ExactShortlister | DeviceExactShortlister:
-        """Return a copy on another device, or the shortlister in main memory."""
-        return self.source.to(device)

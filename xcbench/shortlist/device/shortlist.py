@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import torch
@@ -11,6 +10,7 @@ from torch import Tensor
 from xcbench.data import TopK
 from xcbench.shortlist.contract import Shortlister, Vectors
 from xcbench.shortlist.device.blocks import BYTES_PER_ID, row_blocks, topk_from_device, upload, upload_ids, vectors_on
+from xcbench.shortlist.device.copies import DeviceCopy
 from xcbench.shortlist.device.search import row_logits
 from xcbench.shortlist.device.selection import Found, keys_of, largest, unpacked
 
@@ -34,7 +34,7 @@ class MovableShortlister(Protocol):
         """Return a copy whose tables live on the device."""
 
 
-class DeviceShortlistPredictor:
+class DeviceShortlistPredictor(DeviceCopy["ShortlistPredictor"]):
     """A `ShortlistPredictor` that scores labels on a device.
 
     Its shortlister searches there, too, if it can. Others (`HNSWShortlister`, `TreeShortlister`) stay on the CPU.
@@ -48,7 +48,7 @@ class DeviceShortlistPredictor:
     """
 
     def __init__(self, source: ShortlistPredictor, device: str | torch.device) -> None:
-        self.source = source
+        super().__init__(source)
         self.length = source.length
         self.shortlister: Shortlister = source.shortlister
         if isinstance(source.shortlister, MovableShortlister):
@@ -71,7 +71,7 @@ class DeviceShortlistPredictor:
         """Do the same for one block of points on the device."""
         shortlist = self._shortlist(X_shortlist)
         parts = []
-        for block in row_blocks(len(X_labels), BYTES_PER_ID * self.length):
+        for block in row_blocks(len(X_labels), BYTES_PER_ID * self.length, X_labels.device):
             labels = shortlist.labels[block]
             logits = row_logits(X_labels[block], self.W, self.bias, labels.clamp(min=0))
             scores = logits.sigmoid_() * shortlist.scores[block].clamp(0, 1)
@@ -83,10 +83,3 @@ class DeviceShortlistPredictor:
             return self.shortlister.shortlist_block(X, self.length)
         on_cpu = self.shortlister.shortlist(X.cpu(), self.length)
         return Found(upload_ids(on_cpu.indices, X.device), upload(on_cpu.scores, X.device))
-
-    def save(self, folder: Path) -> None:
-        self.source.save(folder)
-
-    def to(self, device: str | torch.device) -> ShortlistPredictor | DeviceShortlistPredictor:
-        """Return a copy on another device, or the predictor in main memory."""
-        return self.source.to(device)
