@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import nn
 
-from tests.stand_in_device import DEVICE, StandInDevice, on_cpu
+from tests.stand_in_device import DEVICE, MEMORY, StandInDevice, on_cpu
 
 
 @pytest.fixture
@@ -140,3 +140,41 @@ def test_an_event_names_the_line_of_ours(device):
     bank(np.array([0, 2]))
     (event,) = device.events
     assert event.line.startswith("xcbench/nn/embeddings.py:")
+
+
+def test_memory_counts_once_and_until_it_is_freed(device):
+    before = MEMORY.start_of_peak()
+    x = torch.zeros(10, 4).to(DEVICE)
+    part = x[2:4].T
+    y = x * 2
+    assert MEMORY.living - before == 2 * 160
+    x += 1  # in place
+    del y
+    assert MEMORY.living - before == 160
+    del x
+    assert MEMORY.living - before == 160  # `part` still needs it
+    del part
+    assert MEMORY.living == before
+    assert MEMORY.peak - before == 2 * 160
+    assert MEMORY.start_of_peak() == MEMORY.peak == before
+
+
+def test_what_a_backward_pass_needs_is_memory(device):
+    before = MEMORY.start_of_peak()
+    x = torch.ones(8, 8).to(DEVICE).requires_grad_()
+    y = x.sigmoid().sum()
+    assert MEMORY.living - before == 2 * 256 + 4  # x, its sigmoid, which the gradient is made of, and the sum
+    y.backward()
+    assert MEMORY.living - before >= 2 * 256 + 4
+    del x, y
+    assert MEMORY.living == before
+
+
+def test_autocast_multiplies_in_short_numbers(device):
+    x = torch.ones(3, 3).to(DEVICE)
+    with torch.autocast(DEVICE.type, torch.bfloat16):
+        product = x @ x
+        assert product.dtype == torch.bfloat16
+        assert torch.softmax(product, 1).dtype == torch.float32
+        assert (x + x).dtype == torch.float32
+    assert (x @ x).dtype == torch.float32

@@ -47,7 +47,10 @@ def test_products_are_short_and_losses_are_not(name):
     assert {p.dtype for p in task.parameters()} == {torch.float32}
 
 
-@pytest.mark.parametrize("name", PROBLEMS)
+@pytest.mark.parametrize(
+    "name",
+    ["lazy, shortlists", "decaf, all labels, learning", "eclare, all labels, frozen", "eclare, shortlists, learning"],
+)
 def test_losses_stay_near_those_of_float32(name):
     expected, points = PROBLEMS[name]()
     task, same_points = PROBLEMS[name]()

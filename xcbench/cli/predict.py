@@ -40,8 +40,7 @@ def predict(
     method
         The file of the run's method, if that is neither built in nor installed.
     device
-        Where to predict: cpu, cuda, cuda:N, or auto (a GPU if there is one). For a few titles, copying the model to a
-        GPU takes longer than predicting.
+        Where to predict: cpu, cuda, cuda:N, or auto (a GPU if there is one). A GPU first needs a copy of the model.
     store
         The folder of run records; by default in XCBENCH_HOME.
     json_
