@@ -114,7 +114,8 @@ class Share:
         after = self.points - self.first_point - len(x)
         among_zeros = pad(x, (0, 0, self.first_point, after))
         # Processes have unlike numbers of points. A sum of tables that are zero elsewhere needs no equal sizes.
-        return differentiable_sum(among_zeros)
+        vectors: Tensor = differentiable_sum(among_zeros)
+        return vectors
 
 
 @dataclass(frozen=True)

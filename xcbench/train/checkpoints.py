@@ -73,20 +73,21 @@ class Checkpoint:
             return
 
         start = time.monotonic()
-        tensors = {}
-        split = _split_names(shards)
-        for name, tensor in _tensors(module, optimiser).items():
+        tensors = _tensors(module, optimiser)
+        split = _split_names(tensors, shards)
+        collected = {}
+        for name, tensor in tensors.items():
             if shards is not None and name in split:
                 whole = shards.collect(tensor, self.path.parent)
             else:
                 whole = tensor.cpu()
             if whole is not None:
-                tensors[name] = whole
+                collected[name] = whole
 
         if shards is None or shards.processes.rank == 0:
             header = {"identity": self.identity, "progress": dict(progress)}
             with atomic_file(self.path) as part:
-                save_file(tensors, part, {"training": json.dumps(header)})
+                save_file(collected, part, {"training": json.dumps(header)})
 
         now = time.monotonic()
         pause = (now - start) / MAX_SHARE_OF_TIME
@@ -100,9 +101,9 @@ class Checkpoint:
         """
         tensors = _tensors(module, optimiser)
         shapes = {name: list(tensor.shape) for name, tensor in tensors.items()}
-        split = _split_names(shards)
+        split = _split_names(tensors, shards)
         if shards is not None:
-            for name in split & shapes.keys():
+            for name in split:
                 shapes[name][0] = shards.label_count
 
         def load(file: Any) -> None:
@@ -165,12 +166,13 @@ def _own_tensors(module: nn.Module) -> dict[str, Tensor]:
     return tensors
 
 
-def _split_names(shards: LabelShards | None) -> set[str]:
-    """Return the names of the tensors of which each process has its own rows."""
+def _split_names(tensors: Mapping[str, Tensor], shards: LabelShards | None) -> set[str]:
+    """Return the names of the tensors of which each process has its own rows: parameters, and their moments."""
     names: set[str] = set()
     if shards is not None:
-        for name in shards.parameters:
-            names |= {f"module.{name}", f"adam.{name}.m", f"adam.{name}.v"}
+        for parameter in shards.parameters:
+            names.add(f"module.{parameter}")
+            names |= {name for name in tensors if name.startswith(f"adam.{parameter}.")}
     return names
 
 

@@ -159,6 +159,7 @@ class Processes:
         return [part[:size] for part, size in zip(gathered, sizes, strict=True)]
 
 
+@torch.compiler.disable
 def differentiable_sum(x: Tensor) -> Tensor:
     """Return the sum of x over all ranks, in float32 at least. The gradient of x is the sum of all ranks' gradients."""
     in_full_precision = x.to(torch.promote_types(x.dtype, torch.float32))
