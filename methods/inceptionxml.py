@@ -23,9 +23,9 @@ from torch import Tensor, nn
 from torch.nn.functional import gelu, linear
 
 from xcbench.data import Dataset, TopK
-from xcbench.data.text import STOP_WORDS, TextEncoder
+from xcbench.data.text import TextEncoder
 from xcbench.data.word_vectors import learn_vectors, read_word_vectors, vectors_digest
-from xcbench.errors import InputError, unknown_name
+from xcbench.errors import InputError
 from xcbench.kernels.arrays import Floats, Ints
 from xcbench.kernels.csr import SparseRows
 from xcbench.labels import Clustering, balanced_clusters, cluster_count, meta_targets, sparse_centroids
@@ -114,7 +114,7 @@ class InceptionConfig:
     """The length of a word vector: a multiple of 4, at least 64."""
     length: int = 32
     """S: a longer title is cut."""
-    stop_words: str = "english"
+    stop_words: Literal["none", "english"] = "english"
     start: Literal["random", "words"] = "words"
     """Where word vectors start: at random, or learnt on the training text."""
     vectors: str | None = field(default=None, metadata={IDENTITY: _file_digest})
@@ -132,8 +132,6 @@ class InceptionConfig:
     training: Training = field(default_factory=lambda: scaled_training(0.005, 25, 1500))
 
     def __post_init__(self) -> None:
-        if self.stop_words not in STOP_WORDS:
-            raise unknown_name("stop word list", self.stop_words, STOP_WORDS)
         if self.word_dim < 64 or self.word_dim % 4:
             raise ValueError(f"word_dim is 64 or more, in steps of 4, got {self.word_dim}")
         if self.length < 1:
