@@ -197,6 +197,8 @@ class Method(PlugIn[Config]):
     """Whether its training mixes points as `data.train.mixing` says: `mixed_pairs` of `xcbench.train` does it."""
     augment: ClassVar[tuple[str, ...]] = ()
     """Augmentations that belong to the method; they are applied before those that a run names."""
+    needs_titles: ClassVar[bool] = False
+    """Whether it reads the words of a title in their order. A dataset without titles is then refused at once."""
     repeatable: ClassVar[bool] = True
     """False where a library draws random numbers that cannot be seeded: two trainings then differ."""
 

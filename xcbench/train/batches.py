@@ -15,7 +15,7 @@ from torch import Tensor
 from xcbench.data import Split
 from xcbench.data.points import take_points
 from xcbench.kernels.arrays import Floats, Ints, Longs
-from xcbench.kernels.csr import SparseRows
+from xcbench.kernels.csr import MixedRows, SparseRows
 from xcbench.kernels.random import word_at
 from xcbench.nn.device_arrays import on_device, pin
 from xcbench.nn.losses import Shortlists
@@ -95,7 +95,7 @@ class Batch:
     """What a module's loss is given."""
 
     rows: Longs  # the row numbers of the batch's points within the training points
-    X: SparseRows | Tensor
+    X: SparseRows | MixedRows | Tensor
     targets: SparseRows
     shortlists: Shortlists | None
 
@@ -114,6 +114,9 @@ class Points:
     mixed
         Which points are mixed with which others as batches are cut (`mixed_pairs`); None for no mixing. A mixed point
         has the candidates of both, and an ignored pair of either is ignored.
+    ordered
+        Whether the entries of a sparse row stand in an order, as the words of a title do. Then rows are not summed up
+        where points are mixed: the encoder is given both.
     """
 
     def __init__(
@@ -122,11 +125,13 @@ class Points:
         targets: sp.csr_array,
         candidates: Candidates | None = None,
         mixed: MixedPairs | None = None,
+        ordered: bool = False,
     ) -> None:
         self.X = SparseRows.of(X) if sp.issparse(X) else torch.as_tensor(X)
         self.targets = SparseRows.of(targets)
         self.candidates = candidates
         self.mixed = mixed
+        self.ordered = ordered
         self._X_on_device: Tensor | None = None
 
         sizes = {len(self.X), len(self.targets)}
@@ -161,16 +166,21 @@ class Points:
         if self.mixed is not None:
             rows, pairs = self.mixed.draw(rows, key)
 
-        X = None
+        X: SparseRows | MixedRows | None = None
         if isinstance(self.X, SparseRows):
-            X = _rows_of(self.X, rows, pairs)
+            X = self._sparse_features(self.X, rows, pairs)
 
         targets = _rows_of(self.targets, rows, pairs)
         shortlists = None
         if self.candidates is not None:
-            partners = _NO_PARTNERS if pairs is None else pairs.partners
-            shortlists = _shortlists(rows, partners, self.candidates, targets, key)
+            partners = None if pairs is None else pairs.partners
+            shortlists = cut_shortlists(rows, self.candidates, targets, key, partners)
         return PreparedBatch(self, rows, X, targets, shortlists, pairs)
+
+    def _sparse_features(self, X: SparseRows, rows: Longs, pairs: DrawnPairs | None) -> SparseRows | MixedRows:
+        if pairs is None or not self.ordered:
+            return _rows_of(X, rows, pairs)
+        return MixedRows(X.take(rows), X.take(pairs.partners_of(rows)), pairs.weights)
 
     def dense_features(self, rows: Longs, device: torch.device) -> Tensor:
         """Return the dense features of some points on a device. All points' features move there at the first call."""
@@ -187,19 +197,18 @@ class PreparedBatch:
 
     points: Points
     rows: Longs
-    X: SparseRows | None  # None where features are dense
+    X: SparseRows | MixedRows | None  # None where features are dense
     targets: SparseRows
     shortlists: Shortlists | None
     pairs: DrawnPairs | None = None  # None where points are not mixed
 
     def finish(self, device: torch.device) -> Batch:
         """Return the batch, with dense features on a device."""
-        X: SparseRows | Tensor
+        X: SparseRows | MixedRows | Tensor
         if self.X is None:
             X = self.points.dense_features(self.rows, device)
             if self.pairs is not None:
-                partners = np.where(self.pairs.partners < 0, self.rows, self.pairs.partners)
-                others = self.points.dense_features(partners, device)
+                others = self.points.dense_features(self.pairs.partners_of(self.rows), device)
                 weights = torch.from_numpy(self.pairs.weights).to(X)[:, None]
                 X = weights * X + (1 - weights) * others
         else:
@@ -211,6 +220,8 @@ class PreparedBatch:
         tables = []
         if self.X is None:
             pin(self.rows)
+        elif isinstance(self.X, MixedRows):
+            tables += [self.X.first, self.X.second]
         else:
             tables.append(self.X)
         if self.shortlists is None:
@@ -242,18 +253,32 @@ def _rows_of(matrix: SparseRows, rows: Longs, pairs: DrawnPairs | None) -> Spars
     return SparseRows.of(sp.csr_array(total))
 
 
-def _shortlists(
+def cut_shortlists(
     rows: Longs,
-    partners: Longs,
     candidates: Candidates,
     targets: SparseRows,
-    key: int,
+    key: int = 0,
+    partners: Longs | None = None,
 ) -> Shortlists:
-    own = _NO_LABELS if candidates.own is None else candidates.own
+    """Return the shortlists of a batch.
+
+    Parameters
+    ----------
+    rows
+        The batch's points, as rows of `candidates.groups`.
+    candidates
+        The groups of labels of each point.
+    targets
+        One row per point of the batch.
+    key
+        The seed of random candidates.
+    partners
+        The points that the batch's are mixed with, whose candidates are added; -1 for none.
+    """
     labels, indptr, positions, values = _cut_shortlists(
         rows,
-        partners,
-        own,
+        _NO_PARTNERS if partners is None else partners,
+        _NO_LABELS if candidates.own is None else candidates.own,
         candidates.groups,
         candidates.members.indptr,
         candidates.members.indices,

@@ -24,6 +24,10 @@ class DrawnPairs:
     partners: Longs  # [B], a row of the training points each; -1 where the weight is 1
     weights: Floats  # [B]
 
+    def partners_of(self, rows: Longs) -> Longs:
+        """Return the partner of each row; a row that is not mixed is its own."""
+        return np.where(self.partners < 0, rows, self.partners)
+
 
 @dataclass(frozen=True)
 class MixedPairs:
