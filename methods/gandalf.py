@@ -1,7 +1,7 @@
 """Gandalf as a method of its own (Kharbanda et al., KDD 2024): its base, trained on points and label titles together.
 
-`--method gandalf` is `--method inceptionxml --augment gandalf`. What Gandalf adds, and adds to any other method as well,
-is in `methods/augmentations/gandalf.py`.
+`--method gandalf` is `--method inceptionxml --augment gandalf`. What Gandalf adds, and adds to any other method as
+well, is in `methods/augmentations/gandalf.py`.
 """
 
 from xcbench.plugins import register_method
