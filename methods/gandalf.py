@@ -1,16 +1,17 @@
-"""Gandalf as a method of its own (Kharbanda et al., KDD 2024): a base, trained on points and label titles together.
+"""Gandalf as a method of its own (Kharbanda et al., KDD 2024): its base, trained on points and label titles together.
 
-`--method gandalf` is `--method astec --augment gandalf`: what Gandalf adds is in `methods/augmentations/gandalf.py`.
+`--method gandalf` is `--method inceptionxml --augment gandalf`. What Gandalf adds, and adds to any other method as
+well, is in `methods/augmentations/gandalf.py`.
 """
 
 from xcbench.plugins import register_method
 
-from .astec import Astec
+from .inceptionxml import InceptionXML
 
 
 @register_method("gandalf")
-class Gandalf(Astec):
-    """Gandalf: Astec on training points and label titles, whose soft targets are label co-occurrences"""
+class Gandalf(InceptionXML):
+    """Gandalf: InceptionXML on training points and label titles, whose soft targets are label co-occurrences"""
 
     augment = ("gandalf",)
     citation = (

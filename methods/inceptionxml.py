@@ -27,7 +27,7 @@ from xcbench.data.text import TextEncoder
 from xcbench.data.word_vectors import learn_vectors, read_word_vectors, vectors_digest
 from xcbench.errors import InputError
 from xcbench.kernels.arrays import Floats, Ints
-from xcbench.kernels.csr import SparseRows
+from xcbench.kernels.csr import MixedRows, SparseRows
 from xcbench.labels import Clustering, balanced_clusters, cluster_count, meta_targets, sparse_centroids
 from xcbench.labels.label_graph import LabelGraph
 from xcbench.nn import (
@@ -75,6 +75,7 @@ from xcbench.train import (
     cut_shortlists,
     learnable,
     log_odds,
+    mixed_pairs,
     scaled_training,
     targets_of,
     train,
@@ -224,7 +225,7 @@ class TitleNetwork(nn.Module):
             self.label_head = SpectralHead(dim, c.encoder_dropout, c.dropout)
             self.cluster_head = SpectralHead(dim, c.encoder_dropout, c.dropout)
 
-    def forward(self, titles: SparseRows) -> Tensor:
+    def forward(self, titles: SparseRows | MixedRows) -> Tensor:
         """What meets the label classifiers."""
         x: Tensor = self.label_head(self.encoder(titles))
         return x
@@ -248,8 +249,8 @@ class RankTogether(Task):
         The label classifiers.
     clustering
         Which label is in which cluster.
-    cluster_targets
-        [N, K] the targets of clusters, one row per training point.
+    density
+        The share of true pairs among all of points and clusters.
     c
         The settings.
     detached_steps
@@ -263,14 +264,14 @@ class RankTogether(Task):
         network: TitleNetwork,
         labels: nn.Module,
         clustering: Clustering,
-        cluster_targets: sp.csr_array,
+        density: float,
         c: InceptionConfig,
         detached_steps: int,
     ) -> None:
         super().__init__(network, labels, c.reduction)
         self.network = network
-        self.clusters = free_labels(c, clustering.K, inception_size(c.word_dim), _density(cluster_targets), "clusters")
-        self.cluster_targets = SparseRows.of(cluster_targets)
+        self.clusters = free_labels(c, clustering.K, inception_size(c.word_dim), density, "clusters")
+        self.clustering = clustering
         self.members = SparseRows.of(clustering.to_csr().T.tocsr())
         self.beam = beam_of(c, len(clustering.cluster_of), clustering.K)
         self.cluster_weight = c.clusters.weight
@@ -285,7 +286,7 @@ class RankTogether(Task):
         u = network.cluster_head(h)
         H, cluster_bias = self.clusters(None)
         assert cluster_bias is not None
-        targets = self.cluster_targets.take(batch.rows)
+        targets = SparseRows.of(meta_targets(batch.targets.to_scipy(), self.clustering))
         cluster_loss = bce_over_all(u, H, targets, cluster_bias, self.reduction)
 
         groups = self.likeliest(u, H, cluster_bias, targets)
@@ -354,7 +355,8 @@ def network(work: StageWork[InceptionConfig]) -> Values:
     """Encoder, heads and one free vector per label."""
     c = work.config
     title_network = network_of(c, work[word_vectors]["E"])
-    labels = free_labels(c, work.data.label_count, inception_size(c.word_dim), candidate_density(c, work.data))
+    density = candidate_density(c, work.unaugmented)
+    labels = free_labels(c, work.data.label_count, inception_size(c.word_dim), density)
     return trained(work, title_network, labels)
 
 
@@ -367,7 +369,7 @@ def trained(
     """What prediction needs of a trained network. With a graph, clusters are of centroids smoothed along it."""
     c: InceptionConfig = work.config
     train_points = learnable(replace(work.data.train, X=work[words]["train"]))
-    points = Points(train_points.X, targets_of(train_points))
+    points = Points(train_points.X, targets_of(train_points), mixed=mixed_pairs(train_points), ordered=True)
     if c.rank == "all":
         plain_task = RankAll(title_network, labels, c.reduction)
         train(plain_task, points, c.training, work, "network")
@@ -378,9 +380,9 @@ def trained(
     K = cluster_count(original.label_count, c.clusters.count)
     centroids = sparse_centroids(original.train.Y, original.train.X, graph=graph)
     clustering = balanced_clusters(centroids, K, seed=work.seed)
-    cluster_targets = meta_targets(targets_of(train_points), clustering)
+    density = _density(meta_targets(learnable(original.train).Y, clustering))
     detached_steps = round(c.clusters.detached * c.training.step_count(len(points)))
-    task = RankTogether(title_network, labels, clustering, cluster_targets, c, detached_steps)
+    task = RankTogether(title_network, labels, clustering, density, c, detached_steps)
     train(task, points, c.training, work, "network")
     W, bias = all_classifiers(task, work.data.label_count)
     H, cluster_bias = task.clusters(None)
@@ -642,6 +644,7 @@ class InceptionXML(Method[InceptionConfig]):
     predictor_type = InceptionPredictor
     stages = (words, word_vectors, network)
     can_ignore_pairs = True
+    can_mix_points = True
     needs_titles = True
     citation = "Kharbanda, Banerjee, Gupta, Palrecha, Babbar: InceptionXML, SIGIR 2023"
     ablations: ClassVar[Mapping[str, Ablation]] = {

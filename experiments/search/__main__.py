@@ -1,4 +1,4 @@
-"""Run the variants of `experiments/search/METHOD.yaml`, or of another table there, on a held-out slice; print scores."""
+"""Run the variants of `experiments/search/METHOD.yaml`, or of another table, on a held-out slice; print scores."""
 
 import argparse
 import logging

@@ -1,7 +1,7 @@
 """Gandalf (Kharbanda et al., KDD 2024): label titles as training points, whose targets are label co-occurrences.
 
-With C = Y^T Y, the title z_j of label j becomes a point with the soft targets t_ji = P(i | j) = C_ij / C_jj, those above
-delta only; t_jj is 1. The training set D becomes G = D u {(z_j, t_j)}. Models and predictions stay what they are.
+With C = Y^T Y, the title z_j of label j becomes a point with the soft targets t_ji = P(i | j) = C_ij / C_jj, as far as
+these are above delta; t_jj is 1. The training set D becomes G = D u {(z_j, t_j)}. Models and predictions stay the same.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def _by_diagonal(visits: sp.csr_array) -> sp.csr_array:
 def _above(targets: sp.csr_array, delta: float) -> sp.csr_array:
     """The entries above delta, and the diagonal."""
     rows = np.repeat(np.arange(targets.shape[0]), np.diff(targets.indptr))
-    kept = targets.copy()
+    kept: sp.csr_array = targets.copy()
     kept.data[(targets.data <= delta) & (targets.indices != rows)] = 0
     kept.eliminate_zeros()
     return kept

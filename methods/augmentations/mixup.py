@@ -1,7 +1,7 @@
 """MixUp (Zhang et al., 2018) of training points, and of training points with label titles.
 
-w x_i + (1 - w) x_j with the targets w y_i + (1 - w) y_j, drawn anew whenever a batch is cut. A bag of tokens is embedded
-by a weighted sum, so mixing rows of X is mixing embeddings.
+w x_i + (1 - w) x_j with the targets w y_i + (1 - w) y_j, drawn anew whenever a batch is cut. A bag of tokens is
+embedded by a weighted sum, so mixing rows of X is mixing embeddings.
 """
 
 from __future__ import annotations

@@ -6,12 +6,13 @@ nothing is downloaded. Gandalf's Table 6 takes BERT's nearest words and does not
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 import numpy as np
 import scipy.sparse as sp
 
-from xcbench.data import Dataset, Split
+from xcbench.data import Dataset, Split, TextColumn
 from xcbench.data.matrices import unit_rows
 from xcbench.data.word_vectors import learn_vectors
 from xcbench.kernels.arrays import Ints
@@ -51,13 +52,26 @@ def nearest_words(X: sp.csr_array, c: SynonymsConfig, seed: int) -> Ints:
     return np.where(cosine > 0, nearest, words).astype(np.int32)
 
 
-def with_synonyms(X: sp.csr_array, nearest: Ints, rate: float, seed: int) -> sp.csr_array:
-    """X with some of the words in it replaced; rows keep their unit length."""
-    is_replaced = np.random.default_rng(seed).random(X.nnz) < rate
-    columns = np.where(is_replaced, nearest[X.indices], X.indices)
-    replaced = sp.csr_array((X.data.copy(), columns, X.indptr.copy()), shape=X.shape)
-    replaced.sum_duplicates()
-    return unit_rows(replaced)
+def with_synonyms(rows: sp.csr_array, nearest: Ints, rate: float, seed: int) -> sp.csr_array:
+    """Rows of words, bags or sequences, with some of the words replaced. A bag may then have a word twice."""
+    is_replaced = np.random.default_rng(seed).random(rows.nnz) < rate
+    words = np.where(is_replaced, nearest[rows.indices], rows.indices)
+    return sp.csr_array((rows.data.copy(), words, rows.indptr), shape=rows.shape)
+
+
+def copy_of(data: Dataset, nearest: Ints, rate: float, seed: int) -> Split:
+    """The training points with synonyms: their titles where these are made of words, else their rows of X."""
+    points = data.train
+    encoder = data.encoder
+    if points.titles is None or encoder is None or encoder.options.tokenizer != "words":
+        X = with_synonyms(points.X, nearest, rate, seed)
+        X.sum_duplicates()
+        return Split(unit_rows(X), points.Y)
+
+    replaced = with_synonyms(encoder.sequences(points.titles), nearest, rate, seed)
+    words = np.array(encoder.vocabulary, object)[replaced.indices]
+    titles = [" ".join(words[start:end]) for start, end in itertools.pairwise(replaced.indptr)]
+    return Split(encoder.encode(titles), points.Y, TextColumn.of(titles))
 
 
 @register_augmentation("synonyms")
@@ -69,7 +83,6 @@ class Synonyms(Augmentation[SynonymsConfig]):
 
     def apply(self, data: Dataset, run: Run) -> Dataset:
         c = self.config
-        original = run.unaugmented.train
-        nearest = nearest_words(original.X, c, run.seed)
-        X = with_synonyms(original.X, nearest, c.rate, run.seed)
-        return with_points(data, Split(X, original.Y, original.titles))
+        original = run.unaugmented
+        nearest = nearest_words(original.train.X, c, run.seed)
+        return with_points(data, copy_of(original, nearest, c.rate, run.seed))

@@ -112,7 +112,7 @@ class Networks(nn.Module):
 
     def loss(self, batch: Batch) -> Tensor:
         """Cross-entropy of every network's softmax, against a point's buckets in equal shares."""
-        if isinstance(batch.X, Tensor):
+        if not isinstance(batch.X, SparseRows):
             raise TypeError("these networks read tokens")
         log_p = log_softmax(self(batch.X), -1)
         y = batch.targets

@@ -74,7 +74,7 @@ class Towers(nn.Module):
 
     def loss(self, batch: Batch) -> Tensor:
         """Cross-entropy of each point's labels, in shares that add up to 1, against all labels of the batch."""
-        if batch.shortlists is None or isinstance(batch.X, Tensor):
+        if batch.shortlists is None or not isinstance(batch.X, SparseRows):
             raise TypeError("the towers read tokens, of points with candidates")
         batch_labels = batch.shortlists.labels
         candidates = batch.shortlists.entries

@@ -53,7 +53,7 @@ def test_keep_top_protects_the_diagonal_when_asked():
 
 def test_cooccurrence_counts_shared_points():
     Y = label_matrix(np.random.default_rng(0), 60, 20, mean=5)
-    Y.data *= 0.5  # soft targets count as ones
+    Y.data *= 0.5  # from one half on, soft targets count as ones
     C = (Y.toarray() > 0).astype(float).T @ (Y.toarray() > 0)
     assert np.array_equal(cooccurrence(Y, None, None).toarray(), C)
     cut = cooccurrence(Y, None, top=3).toarray()

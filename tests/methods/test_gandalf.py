@@ -174,9 +174,12 @@ def test_synonyms_are_words_of_the_same_company(tmp_path):
     nearest = nearest_words(X, c, 0)
     assert nearest[[0, 1, 4, 5]].tolist() == [1, 0, 5, 4]
     replaced = with_synonyms(X, nearest, 1.0, 0)
-    assert replaced[[0]].toarray()[0, 1] > 0
-    np.testing.assert_allclose(np.linalg.norm(replaced.toarray(), axis=1), 1, rtol=1e-6)
+    assert replaced.indices[0] == 1
     assert (with_synonyms(X, nearest, 0.0, 0).toarray() > 0).tolist() == (X.toarray() > 0).tolist()
+    data = Dataset("words", Split(X, Y[[0] * 16]), Split(X[:1], Y[:1]))
+    bags = augmented("synonyms", data, tmp_path, rate=1.0, dim=4).train.X.toarray()[16:]
+    np.testing.assert_allclose(np.linalg.norm(bags, axis=1), 1, rtol=1e-6)
+    assert bags[0, 1] > 0
 
 
 def test_synonyms_add_a_copy_of_every_point(tmp_path):
@@ -184,8 +187,11 @@ def test_synonyms_add_a_copy_of_every_point(tmp_path):
     found = augmented("synonyms", data, tmp_path, rate=0.3).train
     assert len(found) == 2 * len(data.train)
     np.testing.assert_array_equal(found.Y.toarray()[200:], data.train.Y.toarray())
-    changed = (found.X[200:] != data.train.X).sum(axis=1)
-    assert 0.2 < (np.asarray(changed).ravel() > 0).mean() < 1
+    pairs = [(old.split(), new.split()) for old, new in zip(data.train.titles, found.titles[200:], strict=True)]
+    assert all(len(old) == len(new) for old, new in pairs)
+    words = [(a, b) for old, new in pairs for a, b in zip(old, new, strict=True)]
+    assert 0.2 < np.mean([a != b for a, b in words]) < 0.4
+    np.testing.assert_array_equal(found.X[200:].toarray(), data.encoder.encode(found.titles[200:]).toarray())
 
 
 NAMES = ["gandalf", "gandalf-only", "gandalf-sample", "glas-targets", "label-mixup", "metadata"]

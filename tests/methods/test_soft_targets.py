@@ -9,7 +9,7 @@ from xcbench.methods.baselines import mach, siamese
 from xcbench.methods.baselines import slice as slice_method
 from xcbench.methods.rerankers import sparse as sparse_ranker
 
-from tests.methods.problems import csr, needs, stages_of
+from tests.methods.problems import csr
 from xcbench.data import Dataset, Split, TopK
 from xcbench.data.matrices import binary_targets, weak_targets
 from xcbench.plugins.config import build, leaves
@@ -19,8 +19,7 @@ from xcbench.runner.context import RunContext
 from xcbench.runner.stage_cache import StageCache
 from xcbench.runner.toy import toy_dataset
 from xcbench.shortlist import HNSWShortlister, TreeShortlister
-from xcbench.shortlist.packing import unpack
-from xcbench.train import RankAll, RankShortlist, tasks
+from xcbench.train import RankAll, RankShortlist, learnable
 
 QUICK = {"dim": 8, "epochs": 1, "rounds": 1, "min_steps": 4, "batch_size": 64, "hidden": 8, "repetitions": 2}
 BASES = ["astec", "decaf", "eclare", "mach", "siamese"]
@@ -28,7 +27,9 @@ BASES = ["astec", "decaf", "eclare", "mach", "siamese"]
 
 def configured(name, **settings):
     method = get_method(name)
-    quick = {key: QUICK[key.rpartition(".")[2]] for key in leaves(method.config_type()) if key.rpartition(".")[2] in QUICK}
+    quick = {
+        key: QUICK[key.rpartition(".")[2]] for key in leaves(method.config_type()) if key.rpartition(".")[2] in QUICK
+    }
     return method(build(method.config_type, quick, settings))
 
 
@@ -123,20 +124,24 @@ def test_a_label_title_is_always_ranked_against_its_own_label(name, settings, tm
 
 
 def test_what_astec_counts_comes_from_the_original_points(tmp_path, monkeypatch):
-    """Its index has no title in it, and its biases start at the share of pairs that are true in the original data."""
+    """Its indices have no title in them, and its biases start at the share of pairs that are true in the original."""
     data = toy_dataset()
     soft = soft_data(data, tmp_path)
-    starts = []
-    monkeypatch.setattr("xcbench.methods.astec.log_odds", lambda share: starts.append(share) or -1.0)
-    _, run, plugin = fitted("astec", soft, data, tmp_path / "soft")
-    _, plain_run, plain_plugin = fitted("astec", data, data, tmp_path / "plain")
-    assert starts[:2] == starts[2:]
-    points = unpack(stages_of(plugin, soft, run)["neighbours"]["points"])
-    assert isinstance(points, HNSWShortlister)
-    plain = unpack(stages_of(plain_plugin, data, plain_run)["neighbours"]["points"])
-    f = np.random.default_rng(0).random((4, 8)).astype(np.float32)
-    assert points.shortlist(f, 50).indices.shape == plain.shortlist(f, 50).indices.shape
-    assert len(points.index_of) == len(data.train) if hasattr(points, "index_of") else True
+    shares = []
+    indexed = []
+    original = HNSWShortlister.of.__func__
+
+    def of(cls, vectors, *rest, **settings):
+        indexed.append((len(vectors), *(labels.nnz for labels in rest)))
+        return original(cls, vectors, *rest, **settings)
+
+    monkeypatch.setattr("xcbench.methods.astec.log_odds", lambda share: shares.append(share) or -1.0)
+    monkeypatch.setattr(HNSWShortlister, "of", classmethod(of))
+    fitted("astec", soft, data, tmp_path / "soft")
+    fitted("astec", data, data, tmp_path / "plain")
+    assert shares[:2] == shares[2:]
+    assert shares[1] == data.train.Y.nnz / (200 * 50)
+    assert indexed == [(50,), (200, data.train.Y.nnz)] * 2
 
 
 @pytest.mark.parametrize("kind", ["hnsw", "parabel"])
@@ -151,7 +156,12 @@ def test_decaf_s_other_shortlists_learn_from_the_original_points(kind, tmp_path,
         return original(cls, X, Y, **settings)
 
     monkeypatch.setattr(TreeShortlister, "fit", classmethod(fit))
-    monkeypatch.setattr("xcbench.methods.decaf.dense_centroids", lambda Y, x: seen.append(Y) or np.eye(50, x.shape[1], dtype=np.float32))
+
+    def centroids(Y, x):
+        seen.append(Y)
+        return np.eye(50, x.shape[1], dtype=np.float32)
+
+    monkeypatch.setattr("xcbench.methods.decaf.dense_centroids", centroids)
     fitted("decaf", soft, data, tmp_path / "cache", shortlist=kind)
     assert [Y.shape[0] for Y in seen] == [len(data.train)]
 
@@ -200,7 +210,6 @@ def test_slice_takes_weak_targets_neither_way_and_centroids_from_the_original_po
     assert examples.positive.toarray().tolist() == [[1, 0], [0, 1], [0, 1]]
 
 
-@needs("popularity")
 def test_popularity_counts_the_original_points(tmp_path):
     data = toy_dataset()
     predictor, _, _ = fitted("popularity", soft_data(data, tmp_path), data, tmp_path)
@@ -215,22 +224,11 @@ def test_eclare_reports_by_the_frequency_of_the_original_points(tmp_path, monkey
     np.testing.assert_array_equal(seen[0], data.label_frequency)
 
 
-def test_nothing_in_a_title_s_row_is_lost_on_the_way_to_training(tmp_path):
-    """Points without words or labels are left out; titles keep their label through that."""
-    data = soft_data(toy_dataset(), tmp_path)
-    X = data.train.X.copy()
+def test_titles_are_still_titles_when_points_without_words_are_left_out(tmp_path):
+    train = soft_data(toy_dataset(), tmp_path).train
+    X = train.X.copy()
     X.data[X.indptr[0] : X.indptr[1]] = 0
     X.eliminate_zeros()
-    kept = tasks_learnable(dataclasses.replace(data.train, X=X))
-    assert len(kept) == len(data.train) - 1
-    np.testing.assert_array_equal(kept.label_of, data.train.label_of[1:])
-
-
-def tasks_learnable(split):
-    from xcbench.train import learnable
-
-    return learnable(split)
-
-
-def test_tasks_are_the_ones_that_are_spied_on():
-    assert tasks.RankAll is RankAll
+    kept = learnable(dataclasses.replace(train, X=X))
+    assert len(kept) == len(train) - 1
+    np.testing.assert_array_equal(kept.label_of, train.label_of[1:])

@@ -78,7 +78,7 @@ def test_pairs_that_count_neither_way_are_no_examples_but_true_ones_stay(four, a
     train = dataclasses.replace(four.train, filter=pairs, ignored=pairs[1:2])
     lists = Lists([[0, 1], [0, 3], [2, -1], [3, 2]])
     fitted(dataclasses.replace(four, train=train, Z=None), tmp_path, lists)
-    assert asked["costs"].tolist() == [[1, 0, 0, 0], [-1, 1, 1, -1], [0, 1, -1, 0], [0, 0, -1, -1]]
+    assert asked["costs"].tolist() == [[1, 0, 0, 0], [-1, 1, 1, -1], [0, 1, 0, 0], [0, 0, -1, -1]]
 
 
 def test_points_without_words_teach_nothing_and_blocks_change_nothing(asked, tmp_path, monkeypatch):

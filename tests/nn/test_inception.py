@@ -7,7 +7,7 @@ import torch
 from torch.nn.functional import conv1d, gelu, pad
 
 from xcbench.errors import InputError
-from xcbench.kernels.csr import SparseRows
+from xcbench.kernels.csr import MixedRows, SparseRows
 from xcbench.nn import InceptionEncoder, PointNorm, TokenEmbeddings, inception_size
 from xcbench.nn.dropout import start_step
 
@@ -158,3 +158,20 @@ def test_places_in_a_table():
     assert T == 3
     assert places.tolist() == [0, 1, 6, 7, 8]
     assert SparseRows.of(matrix[1:2]).in_table()[0] == 0
+
+
+def test_mixed_titles_are_mixed_word_by_word():
+    """Half of a title and half of the same title is the title; with weight 1 the partner does not count."""
+    module = encoder().eval()
+    one = titles(3, 2)
+    other = titles(4, 1, seed=1)
+    with torch.no_grad():
+        alone = module(one)
+        with_itself = module(MixedRows(one, one, np.full(2, 0.5, np.float32)))
+        with_all_weight = module(MixedRows(one, other, np.ones(2, np.float32)))
+        mixed = module(MixedRows(one, other, np.full(2, 0.25, np.float32)))
+        mirrored = module(MixedRows(other, one, np.full(2, 0.75, np.float32)))
+    torch.testing.assert_close(with_itself, alone)
+    torch.testing.assert_close(with_all_weight, alone)
+    torch.testing.assert_close(mixed, mirrored)
+    assert not torch.allclose(mixed, alone)

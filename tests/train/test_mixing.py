@@ -1,7 +1,5 @@
 """MixUp as batches are cut, against rows mixed one by one."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 import torch
@@ -93,7 +91,8 @@ def test_weights_are_the_larger_part_of_a_beta_draw():
     drawn = np.random.default_rng(0).beta(0.4, 0.4, 100_000)
     expected = np.maximum(drawn, 1 - drawn)
     assert weights.min() >= 0.5
-    np.testing.assert_allclose(np.quantile(weights, [0.25, 0.5, 0.75]), np.quantile(expected, [0.25, 0.5, 0.75]), atol=0.02)
+    quarters = [0.25, 0.5, 0.75]
+    np.testing.assert_allclose(np.quantile(weights, quarters), np.quantile(expected, quarters), atol=0.02)
 
 
 @pytest.mark.parametrize("shortlists", [False, True])
@@ -106,7 +105,9 @@ def test_mixing_with_weight_1_is_the_identity(shortlists, tmp_path):
         candidates = None
         if shortlists:
             candidates = Candidates.of_labels(np.tile(np.arange(3, dtype=np.int32), (N, 1)), L, random=2)
-        train(task, Points(points.X, points.Y, candidates, mixed_pairs(points)), Training(batch_size=8, epochs=2), Work())
+        train(
+            task, Points(points.X, points.Y, candidates, mixed_pairs(points)), Training(batch_size=8, epochs=2), Work()
+        )
         return parameters(task)
 
     assert same(trained(None), trained(Mixing(weight=1.0)))
@@ -121,7 +122,7 @@ def test_mixing_that_makes_no_sense_is_refused(bad):
 
 def test_a_pair_that_either_ignores_is_ignored():
     points = split(mixing=Mixing(weight=0.5))
-    Y = dataclasses.replace(points).Y.copy()
+    Y = points.Y.copy()
     Y.data[:] = np.nan
     mixed = Points(points.X, Y, mixed=mixed_pairs(points))
     assert np.isnan(mixed.cut(np.arange(N)).targets.data).all()

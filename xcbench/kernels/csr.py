@@ -92,6 +92,22 @@ class SparseRows:
 
 
 @dataclass(frozen=True)
+class MixedRows:
+    """Rows whose entries stand in an order, and those that they are mixed with: weight * first + (1 - weight) * second.
+
+    Only an encoder knows what the sum of two sequences is.
+    """
+
+    first: SparseRows
+    second: SparseRows
+    weights: Floats  # [rows]
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return len(self.first)
+
+
+@dataclass(frozen=True)
 class ByColumn:
     """The entries of `SparseRows` sorted by column: the order in which gradients with respect to columns are added.
 

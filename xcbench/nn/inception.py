@@ -31,7 +31,7 @@ from torch.nn.functional import batch_norm, gelu, linear, pad
 
 from xcbench.errors import InputError
 from xcbench.kernels.arrays import Longs
-from xcbench.kernels.csr import SparseRows
+from xcbench.kernels.csr import MixedRows, SparseRows
 from xcbench.nn.device_arrays import on_device
 from xcbench.nn.dropout import dropout
 from xcbench.nn.embeddings import TokenEmbeddings
@@ -81,7 +81,7 @@ class InceptionEncoder(nn.Module):
         self.length = length
         self.dropout = dropout
 
-    def forward(self, titles: SparseRows) -> Tensor:
+    def forward(self, titles: SparseRows | MixedRows) -> Tensor:
         """Return one vector per title. An entry of `titles` is a word; entries stand in the order of the title."""
         rows = self._projected(titles)
         rows = self._dropped(_normed(gelu(rows), self.projection_norm))
@@ -89,14 +89,13 @@ class InceptionEncoder(nn.Module):
         rows = _normed(gelu(self._last(rows)), self.last_norm)
         return rows.transpose(1, 2).flatten(1)
 
-    def _projected(self, titles: SparseRows) -> Tensor:
+    def _projected(self, titles: SparseRows | MixedRows) -> Tensor:
         """P X2 plus its bias, [points, D, 32]."""
-        T, places = titles.in_table()
-        if self.length < T:
-            raise ValueError(f"titles of up to {T} words met an encoder for {self.length}")
-        words = self._dropped(self.E.of_words(titles))
-        X0 = _in_table(words, places, len(titles), T)
-        X0_W2 = _in_table(linear(words, self.W2()), places, len(titles), T)
+        if isinstance(titles, MixedRows):
+            X0, X0_W2 = self._mixed_tables(titles, self.W2())
+        else:
+            X0, X0_W2 = self._tables(titles, self.W2())
+        T = X0.shape[1]
 
         X0_T = X0.transpose(1, 2)
         A = X0 @ X0_T @ self.W1()[:T, :T]
@@ -106,6 +105,27 @@ class InceptionEncoder(nn.Module):
         mixed = PB + self.g1 * (PB @ A)
         assert self.projection.bias is not None
         return torch.baddbmm(self.projection.bias, X0_T, mixed.transpose(1, 2))
+
+    def _tables(self, titles: SparseRows, W2: Tensor) -> tuple[Tensor, Tensor]:
+        """X0 and X0 W2^T, [points, T, D]."""
+        T, places = titles.in_table()
+        if self.length < T:
+            raise ValueError(f"titles of up to {T} words met an encoder for {self.length}")
+        words = self._dropped(self.E.of_words(titles))
+        X0 = _in_table(words, places, len(titles), T)
+        return X0, _in_table(linear(words, W2), places, len(titles), T)
+
+    def _mixed_tables(self, titles: MixedRows, W2: Tensor) -> tuple[Tensor, Tensor]:
+        """The same, word by word a mixture of two titles."""
+        first = self._tables(titles.first, W2)
+        second = self._tables(titles.second, W2)
+        T = max(first[0].shape[1], second[0].shape[1])
+        weights = torch.from_numpy(titles.weights).to(first[0])[:, None, None]
+        X0, X0_W2 = (
+            weights * _padded(one, T) + (1 - weights) * _padded(other, T)
+            for one, other in zip(first, second, strict=True)
+        )
+        return X0, X0_W2
 
     def _branches(self, rows: Tensor) -> Tensor:
         """The three convolutions side by side, [points, D / 4, 96]; the ends of the embedding axis meet."""
@@ -170,6 +190,11 @@ def _convolution(inputs: int, outputs: int, width: int) -> nn.Conv1d:
     assert layer.bias is not None
     nn.init.zeros_(layer.bias)
     return layer
+
+
+def _padded(table: Tensor, T: int) -> Tensor:
+    """A table [points, words, D] with zeros behind its words, up to T words."""
+    return pad(table, (0, 0, 0, T - table.shape[1]))
 
 
 def _in_table(rows: Tensor, places: Longs, points: int, T: int) -> Tensor:

@@ -16,7 +16,7 @@ from torch.nn.functional import pad
 from xcbench.data import Split
 from xcbench.data.points import take_points
 from xcbench.kernels.arrays import Floats, Ints, Longs
-from xcbench.kernels.csr import SparseRows
+from xcbench.kernels.csr import MixedRows, SparseRows
 from xcbench.kernels.random import word_at
 from xcbench.nn.device_arrays import on_device, pin
 from xcbench.nn.label_parts import LabelRange
@@ -123,7 +123,7 @@ class Batch:
     """What a module's loss is given."""
 
     rows: Longs  # the row numbers of X's points within the training points
-    X: SparseRows | Tensor
+    X: SparseRows | MixedRows | Tensor
     targets: SparseRows
     shortlists: Shortlists | None
     share: Share | None = None
@@ -164,6 +164,9 @@ class Points:
     mixed
         Which points are mixed with which others as batches are cut (`mixed_pairs`); None for no mixing. A mixed point
         has the candidates of both, and an ignored pair of either is ignored.
+    ordered
+        Whether the entries of a sparse row stand in an order, as the words of a title do. Then rows are not summed up
+        where points are mixed: the encoder is given both.
     """
 
     def __init__(
@@ -172,11 +175,13 @@ class Points:
         targets: sp.csr_array,
         candidates: Candidates | None = None,
         mixed: MixedPairs | None = None,
+        ordered: bool = False,
     ) -> None:
         self.X = SparseRows.of(X) if sp.issparse(X) else torch.as_tensor(X)
         self.targets = SparseRows.of(targets)
         self.candidates = candidates
         self.mixed = mixed
+        self.ordered = ordered
         self._X_on_device: Tensor | None = None
 
         sizes = {len(self.X), len(self.targets)}
@@ -257,11 +262,13 @@ class Points:
             return rows, None
         return self.mixed.draw(rows, key)
 
-    def _sparse_features(self, rows: Longs, mixed: DrawnPairs | None) -> SparseRows | None:
+    def _sparse_features(self, rows: Longs, mixed: DrawnPairs | None) -> SparseRows | MixedRows | None:
         """Return the features of some points; None where features are dense."""
         if not isinstance(self.X, SparseRows):
             return None
-        return _rows_of(self.X, rows, mixed)
+        if mixed is None or not self.ordered:
+            return _rows_of(self.X, rows, mixed)
+        return MixedRows(self.X.take(rows), self.X.take(mixed.partners_of(rows)), mixed.weights)
 
     def dense_features(self, rows: Longs, device: torch.device) -> Tensor:
         """Return the dense features of some points on a device. All points' features move there at the first call."""
@@ -278,7 +285,7 @@ class PreparedBatch:
 
     points: Points
     rows: Longs
-    X: SparseRows | None  # None where features are dense
+    X: SparseRows | MixedRows | None  # None where features are dense
     targets: SparseRows
     shortlists: Shortlists | None
     mixed: DrawnPairs | None = None  # None where points are not mixed
@@ -286,12 +293,11 @@ class PreparedBatch:
 
     def finish(self, device: torch.device) -> Batch:
         """Return the batch, with dense features on a device."""
-        X: SparseRows | Tensor
+        X: SparseRows | MixedRows | Tensor
         if self.X is None:
             X = self.points.dense_features(self.rows, device)
             if self.mixed is not None:
-                partners = np.where(self.mixed.partners < 0, self.rows, self.mixed.partners)
-                others = self.points.dense_features(partners, device)
+                others = self.points.dense_features(self.mixed.partners_of(self.rows), device)
                 weights = torch.from_numpy(self.mixed.weights).to(X)[:, None]
                 X = weights * X + (1 - weights) * others
         else:
@@ -303,6 +309,8 @@ class PreparedBatch:
         tables = []
         if self.X is None:
             pin(self.rows)
+        elif isinstance(self.X, MixedRows):
+            tables += [self.X.first, self.X.second]
         else:
             tables.append(self.X)
         if self.shortlists is None:

@@ -28,6 +28,10 @@ class DrawnPairs:
         """Return the same for some points of the batch."""
         return DrawnPairs(self.partners[points], self.weights[points])
 
+    def partners_of(self, rows: Longs) -> Longs:
+        """Return the partner of each row; a row that is not mixed is its own."""
+        return np.where(self.partners < 0, rows, self.partners)
+
 
 @dataclass(frozen=True)
 class MixedPairs:
