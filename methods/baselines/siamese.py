@@ -12,14 +12,11 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse as sp
 import torch
-from torch import Tensor, nn
-from torch.nn.functional import log_softmax, normalize
+from torch.nn.functional import normalize
 
 from xcbench.data import Dataset, TopK
 from xcbench.errors import InputError
 from xcbench.kernels.arrays import Floats
-from xcbench.kernels.csr import SparseRows
-from xcbench.nn import TokenEmbeddings
 from xcbench.plugins import (
     Method,
     Predictor,
@@ -32,7 +29,9 @@ from xcbench.plugins import (
     stage,
 )
 from xcbench.shortlist import Vectors, exact_topk
-from xcbench.train import Batch, Candidates, Points, Schedule, Training, mixed_pairs, train
+from xcbench.train import Schedule, Training
+
+from ._towers import Towers, train_in_rounds
 
 
 @dataclass(frozen=True)
@@ -59,67 +58,15 @@ class SiameseConfig:
             raise ValueError("tau and lr are positive")
 
 
-class Towers(nn.Module):
-    """One encoder for points and labels, and the loss that draws a point to its labels."""
-
-    def __init__(self, Z: sp.csr_array, dim: int, tau: float) -> None:
-        super().__init__()
-        self.E = TokenEmbeddings(Z.shape[1], dim)
-        self.Z = SparseRows.of(Z)
-        self.tau = tau
-
-    def forward(self, texts: SparseRows) -> Tensor:
-        """phi of points or of labels."""
-        return normalize(self.E(texts), dim=1)
-
-    def loss(self, batch: Batch) -> Tensor:
-        """Cross-entropy of each point's labels, in shares that add up to 1, against all labels of the batch."""
-        if batch.shortlists is None or not isinstance(batch.X, SparseRows):
-            raise TypeError("the towers read tokens, of points with candidates")
-        batch_labels = batch.shortlists.labels
-        candidates = batch.shortlists.entries
-        n = len(candidates)
-        points = self(batch.X)
-        labels = normalize(self.E.of_rows(self.Z, batch_labels), dim=1)
-        cosines = points @ labels.T
-        log_p = log_softmax(cosines / self.tau, dim=1)
-
-        rows = np.repeat(np.arange(n), np.diff(candidates.indptr))
-        total = np.bincount(rows, candidates.data, minlength=n)
-        divisor = np.where(total > 0, total, 1)
-        shares = (candidates.data / divisor[rows]).astype(np.float32)
-
-        row_index = torch.from_numpy(rows).to(log_p.device)
-        column_index = torch.from_numpy(candidates.indices).to(log_p.device, torch.int64)
-        share = torch.from_numpy(shares).to(log_p.device)
-        return -(share * log_p[row_index, column_index]).sum() / n
-
-    @torch.no_grad()
-    def embed(self, texts: SparseRows) -> Floats:
-        """phi of many texts at once, without gradients."""
-        return normalize(self.E.embed(texts), dim=1).cpu().numpy()
-
-
 @stage(settings=all_but())
 def towers(work: StageWork[SiameseConfig]) -> Values:
     """Train in rounds; from the second on with each point's nearest wrong labels as hard negatives."""
     c = work.config
-    X = work.data.train.X
-    Y = work.data.train.Y
     assert work.data.Z is not None
 
     module = Towers(work.data.Z, c.dim, c.tau)
     settings = Training(c.lr, c.batch_size, c.epochs, schedule=Schedule("linear", warmup=0.1))
-    hard_negatives = np.full((X.shape[0], 1), -1, np.int32)  # none in the first round
-    for number in range(c.rounds):
-        # A point's own labels among the nearest do no harm: they are its candidates anyway.
-        candidates = Candidates.of_labels(hard_negatives, work.data.label_count, with_positives=True)
-        train(module, Points(X, Y, candidates, mixed_pairs(work.data.train)), settings, work, f"round {number + 1}")
-        if c.hard:
-            vectors = module.embed(SparseRows.of(X))
-            labels = torch.from_numpy(module.embed(module.Z)).to(work.device)
-            hard_negatives = exact_topk(vectors, labels, c.hard).indices
-
+    train_in_rounds(module, work.data, settings, c.rounds, c.hard, work)
     return {
         "E": module.E.weight.detach().cpu().numpy(),
         "labels": module.embed(module.Z),

@@ -16,7 +16,19 @@ from xcbench.plugins import extras, registry
 from xcbench.runner.execute import run
 from xcbench.runner.spec import RunSpec
 
-NAMES = ["parabel", "bonsai", "plt", "dismec", "mach", "siamese", "slice"]
+NAMES = [
+    "parabel",
+    "bonsai",
+    "plt",
+    "dismec",
+    "mach",
+    "siamese",
+    "slice",
+    "pfastrexml",
+    "annexml",
+    "siamesexml",
+    "glas",
+]
 baselines = pytest.mark.parametrize("name", [pytest.param(name, marks=needs(name)) for name in NAMES])
 
 

@@ -32,6 +32,7 @@ RUNS = {
     "astec": ("astec", {"dim": 8} | {f"{m}.{key}": v for m in ("surrogate", "extreme") for key, v in SHORT.items()}),
     "mach": ("mach", {"repetitions": 2, "hidden": 8, "epochs": 2, "batch_size": 32}),
     "siamese": ("siamese", {"dim": 8, "rounds": 2, "epochs": 1, "batch_size": 32}),
+    "siamesexml": ("siamesexml", {"dim": 8, "rounds": 2, "epochs": 1, "extreme_epochs": 1, "batch_size": 32}),
 }
 
 

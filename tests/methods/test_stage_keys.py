@@ -23,6 +23,7 @@ QUICK = {"dim": 8, "epochs": 1, "rounds": 2, "min_steps": 2, "steps": 2, "batch_
 VARIANTS = {
     "decaf": [{"embeddings": "pretrained"}],
     "siamese": [{"rounds": 2}],
+    "annexml": [{"part_points": 50}],
 }
 """Settings beside the ablations that lead to further code."""
 

@@ -122,7 +122,7 @@ def test_rows_that_cannot_run_or_failed_stay_and_say_why(dataset_runs):
     table = experiment(
         row("fine", right=1.0),
         row("unlucky", right=0.4),
-        Row("to come", "siamesexml"),
+        Row("to come", "lightxml"),
         row("sometimes", right=0.9, noise=1),
         metrics=("P@1",),
     )
@@ -131,7 +131,7 @@ def test_rows_that_cannot_run_or_failed_stay_and_say_why(dataset_runs):
     states = {row.row.label: (row.state, row.problem) for row in result.rows}
     assert states["fine"] == ("done", None)
     assert states["unlucky"] == ("failed", "seed 0: out of memory; seed 1: out of memory")
-    assert states["to come"] == ("not available", "no package exists")
+    assert states["to come"] == ("not available", "no package exists; needs pre-trained BERT weights")
     assert states["sometimes"] == ("done", "seed 1: timed out after 3 s")
     assert cells(result, "P@1")["sometimes"].value == 90.0
     text = render([result])
