@@ -8,7 +8,9 @@ May import `data`, `kernels`, `nn` and `shortlist`. `runner`, `report`, `cli` an
 from xcbench.kernels.memory import MemoryEstimate
 from xcbench.train.batches import Batch, Candidates, Points, learnable, targets_of
 from xcbench.train.devices import resolve_device
-from xcbench.train.loop import Trainable, Training, TrainReport, Work, train
+from xcbench.train.groups import Group
+from xcbench.train.kept_weights import Keeping
+from xcbench.train.loop import GroupedTraining, Trainable, Training, TrainReport, Work, train
 from xcbench.train.memory import cascade_memory, estimate_memory
 from xcbench.train.modules import ModuleConfig, official_training, scaled_training
 from xcbench.train.schedules import Schedule, halving_after
@@ -17,6 +19,9 @@ from xcbench.train.tasks import RankAll, RankShortlist, Task, all_classifiers, d
 __all__ = [
     "Batch",
     "Candidates",
+    "Group",
+    "GroupedTraining",
+    "Keeping",
     "MemoryEstimate",
     "ModuleConfig",
     "Points",

@@ -17,7 +17,6 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from xcbench.files import atomic_file
-from xcbench.nn import Adam
 
 MAX_SHARE_OF_TIME = 0.05
 """Saving takes at most this share of the training's time: tables of many gigabytes are saved less often than asked."""
@@ -48,14 +47,24 @@ class Checkpoint:
         """Whether it is time to save."""
         return self.path is not None and time.monotonic() >= self._next_time
 
-    def save(self, module: nn.Module, optimiser: Adam, progress: Mapping[str, Any]) -> None:
-        """Write the state of a training. `progress` is JSON that `restore` returns; it has the key `step`."""
+    def save(self, module: nn.Module, state: Mapping[str, Tensor], progress: Mapping[str, Any]) -> None:
+        """Write the state of a training.
+
+        Parameters
+        ----------
+        module
+            The module that is trained.
+        state
+            All other tensors that a continued training needs.
+        progress
+            JSON that `restore` returns.
+        """
         if self.path is None:
             return
 
         start = time.monotonic()
         header = {"identity": self.identity, "progress": dict(progress)}
-        tensors = {name: tensor.cpu() for name, tensor in _tensors(module, optimiser).items()}
+        tensors = {name: tensor.cpu() for name, tensor in _tensors(module, state).items()}
         with atomic_file(self.path) as part:
             save_file(tensors, part, {"training": json.dumps(header)})
 
@@ -63,21 +72,17 @@ class Checkpoint:
         pause = (now - start) / MAX_SHARE_OF_TIME
         self._next_time = now + max(self.every, pause)
 
-    def restore(self, module: nn.Module, optimiser: Adam) -> dict[str, Any] | None:
-        """Load the saved state and return its `progress`; None if there is no checkpoint of this training.
+    def restore(self, module: nn.Module, state: Mapping[str, Tensor]) -> dict[str, Any] | None:
+        """Load what was saved into the given tensors. Returns its `progress`, or None if there is no such checkpoint.
 
         A file that cannot be read counts as no checkpoint: training then starts from the beginning.
         """
         if self.path is None or not self.path.exists():
             return None
         try:
-            progress = self._load(self.path, _tensors(module, optimiser))
+            return self._load(self.path, _tensors(module, state))
         except (SafetensorError, OSError, ValueError):
             return None
-
-        if progress is not None:
-            optimiser.steps = progress["step"]
-        return progress
 
     def _load(self, path: Path, tensors: Mapping[str, Tensor]) -> dict[str, Any] | None:
         """Copy the saved tensors into those of this training, unless the file belongs to another one."""
@@ -100,7 +105,7 @@ class Checkpoint:
         return progress
 
 
-def _tensors(module: nn.Module, optimiser: Adam) -> dict[str, Tensor]:
+def _tensors(module: nn.Module, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return every tensor that a continued training needs.
 
     A table that several parts share has several names; it is listed under the first one.
@@ -111,7 +116,4 @@ def _tensors(module: nn.Module, optimiser: Adam) -> dict[str, Tensor]:
         if id(tensor) not in seen:
             seen.add(id(tensor))
             tensors[f"module.{name}"] = tensor.detach()
-
-    for name, moment in optimiser.state().items():
-        tensors[f"adam.{name}"] = moment
-    return tensors
+    return tensors | dict(state)

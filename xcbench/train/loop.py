@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeAlias, cast, runtime_checkable
@@ -16,12 +16,14 @@ from torch import Tensor, nn
 from xcbench.errors import InputError, XCBenchError
 from xcbench.kernels.arrays import Longs
 from xcbench.kernels.memory import MemoryEstimate
-from xcbench.nn import Adam, LabelBank, TokenEmbeddings
+from xcbench.nn import LabelBank, TokenEmbeddings
 from xcbench.nn.dropout import first_key, next_key, start_step
 from xcbench.train.ahead import made_ahead
 from xcbench.train.batches import Batch, Points, PreparedBatch
 from xcbench.train.checkpoints import Checkpoint
 from xcbench.train.devices import autocast, resolve_device
+from xcbench.train.groups import Group, GroupedAdam
+from xcbench.train.kept_weights import Keeping, KeptWeights
 from xcbench.train.memory import check_fits, estimate_memory, keep_freed_memory
 from xcbench.train.processes import Processes
 from xcbench.train.progress import Progress
@@ -41,6 +43,9 @@ class Trainable(Protocol):
     def loss(self, batch: Batch) -> Tensor:
         """Return a mean over the batch: over its points, unless a method `loss_terms(batch)` counts something else."""
 
+
+Validate: TypeAlias = Callable[[nn.Module], float]
+"""Returns how well a module, in eval mode, does on held-out points: the greater, the better."""
 
 Initialise: TypeAlias = Callable[[nn.Module, Points], None]
 """Called before the first step, with the module and the points. A training that continues a checkpoint skips it."""
@@ -78,6 +83,15 @@ class Training:
             raise ValueError("learning rates and eps are not negative")
         if not (0 <= self.beta1 < 1 and 0 <= self.beta2 < 1):
             raise ValueError(f"beta1 and beta2 are at least 0 and below 1, got {self.beta1} and {self.beta2}")
+
+
+@dataclass(frozen=True)
+class GroupedTraining(Training):
+    """A training whose parameters learn in groups, and which may keep other weights than the last ones."""
+
+    groups: dict[str, Group] = field(default_factory=dict)
+    """By names of your choice. Parameters that match no pattern learn as `lr` and `schedule` say."""
+    keep: Keeping = field(default_factory=Keeping)
 
 
 @dataclass(frozen=True)
@@ -172,6 +186,7 @@ def train(
     work: WorkLike | None = None,
     name: str = "module",
     initialise: Initialise | None = None,
+    validate: Validate | None = None,
 ) -> TrainReport:
     """Train a module in place and leave it in eval mode.
 
@@ -181,7 +196,8 @@ def train(
     Parameters
     ----------
     module
-        A module with a method `loss(batch)`.
+        A module with a method `loss(batch)`. If it has a method `start_epoch()`, that is called before every epoch;
+        what it computes belongs into buffers, so that a killed training can continue.
     points
         What it is trained on.
     settings
@@ -192,6 +208,9 @@ def train(
         What the module is called in messages, and the name of its checkpoint.
     initialise
         Called with the module and the points before the first step.
+    validate
+        Called with the module after every epoch, or as often as `GroupedTraining.keep` says. The module ends with the
+        weights that did best; without it, with the last ones.
     """
     work = work or Work()
     if not isinstance(module, Trainable):
@@ -207,7 +226,7 @@ def train(
     check_fits(estimate, name, device)
 
     with keep_freed_memory(), _threads_for(estimate):
-        trainer = _Trainer(module.to(device), points, settings, plan, device, processes, work, name)
+        trainer = _Trainer(module.to(device), points, settings, plan, device, processes, work, name, validate)
         return trainer.run(initialise)
 
 
@@ -234,6 +253,7 @@ class _Trainer:
         processes: Processes,
         work: WorkLike,
         name: str,
+        validate: Validate | None = None,
     ) -> None:
         self.module = module
         self.points = points
@@ -245,13 +265,20 @@ class _Trainer:
         self.name = name
 
         self.loss = _compiled(cast("Trainable", module).loss, settings.compile)
-        self.optimiser = Adam(
+        groups: Mapping[str, Group] = {}
+        keeping = Keeping()
+        if isinstance(settings, GroupedTraining):
+            groups = settings.groups
+            keeping = settings.keep
+        self.optimiser = GroupedAdam(
             module,
-            lr=settings.lr,
+            groups,
+            rest=Group(lr=settings.lr, schedule=settings.schedule),
             betas=(settings.beta1, settings.beta2),
             eps=settings.eps,
             lr_factors=_lr_factors(module, settings),
         )
+        self.kept = KeptWeights(module, self.optimiser, keeping, validate, work.log)
         self.checkpoint = Checkpoint(
             work.checkpoints,
             name,
@@ -286,6 +313,8 @@ class _Trainer:
                 self._train_epoch(step, batches, progress)
                 step = plan.end_of_epoch(step)
 
+        self.optimiser.close()
+        self.kept.put_in_place()
         self._check_parameters()
         self.module.eval()
         return TrainReport(plan.steps, progress.seconds, progress.points_per_second, tuple(self.losses))
@@ -293,6 +322,8 @@ class _Trainer:
     def _train_epoch(self, first_step: int, batches: Iterator[_StepBatch], progress: Progress) -> None:
         """Train from a step to the end of its epoch. `batches` yields the batch of each step."""
         end = self.plan.end_of_epoch(first_step)
+        if first_step % self.plan.steps_per_epoch == 0:
+            self._start_epoch()
         for step in range(first_step, end):
             points = self._train_step(step, next(batches))
 
@@ -300,12 +331,26 @@ class _Trainer:
             if self.device.type == "cpu" or done % READ_LOSS_EVERY == 0 or done == end:
                 self._read_loss(step)
             progress.advance(points, self.mean_loss)
-            if self.processes.rank == 0 and self.checkpoint.due():
+            if done == end:
+                self._end_epoch(step)
+            if self.processes.rank == 0 and self.checkpoint.due() and self._is_complete(done):
                 self._save(done)
 
+    def _start_epoch(self) -> None:
+        """Let the module compute what it computes once per epoch."""
+        start: Callable[[], None] | None = getattr(self.module, "start_epoch", None)
+        if start is not None:
+            self.optimiser.settle()
+            start()
+
+    def _end_epoch(self, step: int) -> None:
         self.losses.append(self.mean_loss)
         self.epoch_loss.zero_()
         self.epoch_points = 0
+        self.kept.after_epoch(self.plan.epoch_of(step) + 1, self.plan.epochs)
+
+    def _is_complete(self, done: int) -> bool:
+        return self.optimiser.holds_nothing(done, self.plan.steps)
 
     def _batches(self, first_step: int) -> Iterator[_StepBatch]:
         """Yield the batches of this and all later steps. On the way to a GPU, they are in page-locked memory."""
@@ -343,8 +388,8 @@ class _Trainer:
         loss.backward()  # type: ignore[no-untyped-call]
         self.processes.all_reduce_gradients(self.module, counts)
 
-        self.optimiser.lr = self.settings.lr * self.settings.schedule.factor(step, self.plan.steps)
-        self.optimiser.step()
+        self.optimiser.step(step, self.plan.steps)
+        self.kept.after_step(step + 1, self.plan.steps)
         self.epoch_loss += self.processes.sum_over_ranks(loss) * part.points
         self.epoch_points += part.points
         return part.points
@@ -375,22 +420,31 @@ class _Trainer:
 
     def _save(self, step: int) -> None:
         """Save a checkpoint, after so many steps."""
-        self._read_loss(step - 1)
+        if self.epoch_points > 0:
+            self._read_loss(step - 1)
         progress = {
             "step": step,
             "losses": self.losses,
             "loss": self.epoch_loss.item(),
             "points": self.epoch_points,
+            **self.kept.progress(),
         }
-        self.checkpoint.save(self.module, self.optimiser, progress)
+        self.checkpoint.save(self.module, self._state(), progress)
+
+    def _state(self) -> dict[str, Tensor]:
+        """Return the tensors beside the module's that a continued training needs."""
+        moments = {f"adam.{name}": tensor for name, tensor in self.optimiser.state().items()}
+        return moments | self.kept.state()
 
     def _resume(self) -> int:
         """Load the checkpoint, if there is one. Returns the step to continue with."""
-        progress = self.checkpoint.restore(self.module, self.optimiser)
+        progress = self.checkpoint.restore(self.module, self._state())
         if progress is None:
             return 0
 
         step = int(progress["step"])
+        self.optimiser.resume(step)
+        self.kept.resume(progress)
         self.losses = list(progress["losses"])
         self.epoch_loss.fill_(progress["loss"])
         self.epoch_points = progress["points"]
