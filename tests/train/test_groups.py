@@ -220,7 +220,7 @@ def test_the_longest_pattern_counts_and_one_without_parameters_is_an_error():
 
 @pytest.mark.parametrize("settings", [{"accumulate": 0}, {"weight_decay": -1}, {"lr": 2.0, "weight_decay": 0.5}])
 def test_groups_refuse_what_makes_no_sense(settings):
-    with pytest.raises(ValueError, match="at least|less than"):
+    with pytest.raises(ValueError, match=r"at least|less than"):
         Group(**settings)
 
 
