@@ -13,6 +13,7 @@ from xcbench.nn.dropout import relu_dropout
 from xcbench.nn.embeddings import LabelBank, TokenEmbeddings, weighted_sums
 from xcbench.nn.label_text import FreeLabels, LabelText, NeighbourText
 from xcbench.nn.losses import Reduction, Shortlists, bce_over_all, bce_over_shortlists
+from xcbench.nn.pair_scores import pair_scores
 from xcbench.nn.residual import Factored
 from xcbench.nn.spectral import SpectralWeight
 
@@ -36,6 +37,7 @@ __all__ = [
     "TokenEmbeddings",
     "bce_over_all",
     "bce_over_shortlists",
+    "pair_scores",
     "relu_dropout",
     "weighted_sums",
 ]
