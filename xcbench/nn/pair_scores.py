@@ -1,7 +1,7 @@
 """Scores of listed (point, label) pairs, with gradients, without a copy of a vector per pair.
 
-The losses of `losses` score and judge pairs in one pass. A method whose loss is not the cross-entropy of the score alone
-takes the scores from here and goes on in torch.
+The losses of `losses` score and judge pairs in one pass. A loss that is not the cross-entropy of the score alone takes
+the scores from here and goes on in torch.
 """
 
 from __future__ import annotations

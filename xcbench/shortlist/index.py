@@ -248,45 +248,32 @@ def _best_columns(values: Floats, out_columns: Ints, out_values: Floats) -> None
 
 @njit(cache=True, nogil=True)
 def _explore(
-    point: int,
     scores: Floats,
     clusters: Ints,
     indptr: Longs,
     edge_labels: Ints,
     weights: Floats,
-    seen_by: Ints,
-    place_of: Ints,
-    labels: Ints,
     best: Floats,
-    from_clusters: Ints,
-    by_edges: Longs,
+    labels: Ints,
 ) -> int:
-    """List the labels of some clusters, each with the best of the paths to it. Returns how many they are.
+    """Write the score of the best path to `best`, [L], for each label of some clusters, and list these labels.
 
-    `seen_by` and `place_of` have one entry per label: the last point that has seen it, and its place in that list.
+    All of `best` is -1 before. Returns how many labels are listed. There is one place more than they need: every label
+    is written, but the end moves on only for new ones. A branch on that would often be mispredicted.
     """
-    count = 0
+    count = np.uint64(0)
     for cluster in clusters:
         if cluster < 0:
             continue
         score = scores[cluster]
-        for e in range(indptr[cluster], indptr[cluster + 1]):
-            label = edge_labels[e]
-            value = score * weights[e]
-            if seen_by[label] != point:
-                seen_by[label] = point
-                place_of[label] = count
-                labels[count] = label
-                best[count] = value
-                from_clusters[count] = cluster
-                by_edges[count] = e
-                count += 1
-            elif value > best[place_of[label]]:
-                place = place_of[label]
-                best[place] = value
-                from_clusters[place] = cluster
-                by_edges[place] = e
-    return count
+        for e in range(np.uint64(indptr[cluster]), np.uint64(indptr[cluster + 1])):
+            label = np.uint32(edge_labels[e])  # without a sign: else every look-up asks whether to count from the end
+            before = best[label]
+            labels[count] = label
+            count += np.uint64(before < 0)
+            best[label] = max(before, score * weights[e])
+    listed: int = np.int64(count)
+    return listed
 
 
 @njit(cache=True, nogil=True)
@@ -301,30 +288,15 @@ def _best_labels(
     out_scores: Floats,
 ) -> None:
     most = min(longest(clusters, indptr), label_count)
-    seen_by = np.full(label_count, -1, np.int32)
-    place_of = np.empty(label_count, np.int32)
-    labels = np.empty(most, np.int32)
-    best = np.empty(most, np.float32)
-    from_clusters = np.empty(most, np.int32)
-    by_edges = np.empty(most, np.int64)
-    keys = np.empty(most, np.uint64)
+    best = np.full(label_count, -1, np.float32)
+    labels = np.empty(most + 1, np.int32)
+    keys = np.empty(most + 1, np.uint64)
     for i in range(len(scores)):
-        count = _explore(
-            i,
-            scores[i],
-            clusters[i],
-            indptr,
-            edge_labels,
-            weights,
-            seen_by,
-            place_of,
-            labels,
-            best,
-            from_clusters,
-            by_edges,
-        )
+        count = _explore(scores[i], clusters[i], indptr, edge_labels, weights, best, labels)
         for place in range(count):
-            keys[place] = key_of(best[place], labels[place])
+            label = labels[place]
+            keys[place] = key_of(best[label], label)
+            best[label] = -1
         write_best(keys, count, out_labels[i], out_scores[i])
 
 
@@ -350,69 +322,57 @@ def _paths_of_points(
     out_targets: Floats,
 ) -> None:
     most = min(longest(clusters[first:last], indptr), label_count)
-    seen_by = np.full(label_count, -1, np.int32)
-    place_of = np.empty(label_count, np.int32)
-    labels = np.empty(most, np.int32)
-    best = np.empty(most, np.float32)
-    from_clusters = np.empty(most, np.int32)
-    by_edges = np.empty(most, np.int64)
-    keys = np.empty(most, np.uint64)
-    targets = np.empty(most, np.float32)
-    is_listed = np.empty(most, np.bool_)
+    best = np.full(label_count, -1, np.float32)
+    targets = np.zeros(label_count, np.float32)
+    is_listed = np.zeros(label_count, np.bool_)
+    labels = np.empty(most + 1, np.int32)
+    keys = np.empty(most + 1, np.uint64)
     for i in range(first, last):
-        count = _explore(
-            i,
-            scores[i],
-            clusters[i],
-            indptr,
-            edge_labels,
-            weights,
-            seen_by,
-            place_of,
-            labels,
-            best,
-            from_clusters,
-            by_edges,
-        )
-        targets[:count] = np.float32(0)
-        is_listed[:count] = False
+        count = _explore(scores[i], clusters[i], indptr, edge_labels, weights, best, labels)
         for e in range(target_indptr[i], target_indptr[i + 1]):
-            if seen_by[target_labels[e]] == i:
-                place = place_of[target_labels[e]]
-                targets[place] = target_values[e]
-                is_listed[place] = target_values[e] > 0
+            targets[target_labels[e]] = target_values[e]
+            is_listed[target_labels[e]] = target_values[e] > 0
+        _list_best(keys, best, labels[:count], targets, length, is_listed)
 
-        _mark_best(keys, best, labels, place_of, targets, count, length, is_listed)
         end = starts[i]
-        for place in range(count):
-            if is_listed[place]:
-                out_labels[end] = labels[place]
-                out_clusters[end] = from_clusters[place]
-                out_edges[end] = by_edges[place]
-                out_targets[end] = targets[place]
-                end += 1
+        for cluster in clusters[i]:
+            if cluster < 0:
+                continue
+            score = scores[i, cluster]
+            for e in range(np.uint64(indptr[cluster]), np.uint64(indptr[cluster + 1])):
+                label = np.uint32(edge_labels[e])
+                if is_listed[label] and score * weights[e] == best[label]:
+                    is_listed[label] = False
+                    out_labels[end] = label
+                    out_clusters[end] = cluster
+                    out_edges[end] = e
+                    out_targets[end] = targets[label]
+                    end += 1
         ends[i] = end
+
+        for label in labels[:count]:
+            best[label] = np.float32(-1)
+        for e in range(target_indptr[i], target_indptr[i + 1]):
+            targets[target_labels[e]] = np.float32(0)
+            is_listed[target_labels[e]] = False
 
 
 @njit(cache=True, nogil=True)
-def _mark_best(
+def _list_best(
     keys: npt.NDArray[np.uint64],
     best: Floats,
     labels: Ints,
-    place_of: Ints,
     targets: Floats,
-    count: int,
     length: int,
     is_listed: npt.NDArray[np.bool_],
 ) -> None:
-    """Mark the best `length` labels of a point, but none whose target is nan."""
-    kept = 0
-    for place in range(count):
-        if not np.isnan(targets[place]):
-            keys[kept] = key_of(best[place], labels[place])
-            kept += 1
-    if kept > length:
-        largest_first(keys, kept, length)
-        kept = length
-    for k in range(kept):
-        is_listed[place_of[label_in(keys[k])]] = True
+    """Mark the best `length` labels of a point as listed, but none whose target is nan."""
+    count = 0
+    for label in labels:
+        keys[count] = key_of(best[label], label)
+        count += np.int64(not np.isnan(targets[label]))
+    if count > length:
+        largest_first(keys, count, length)
+        count = length
+    for k in range(count):
+        is_listed[label_in(keys[k])] = True
