@@ -112,7 +112,7 @@ class BagClassifier(nn.Module):
 
     def loss(self, batch: Batch) -> Tensor:
         """Softmax over the batch's labels, plus the regulariser on these."""
-        if batch.shortlists is None or isinstance(batch.X, Tensor):
+        if batch.shortlists is None or not isinstance(batch.X, SparseRows):
             raise TypeError("the classifier reads tokens, of points with candidates")
         labels = batch.shortlists.labels
         V = self.V(labels)

@@ -70,6 +70,8 @@ def another(key, value, declared, tmp_path):
         return 7
     if isinstance(value, int):
         return value + 1
+    if isinstance(value, str):
+        return f"{value}?"
     return value / 2 if value else 0.125
 
 
@@ -128,7 +130,8 @@ def test_each_setting_changes_the_keys_of_the_stages_that_read_it_and_of_those_b
     before = keys(plugin, plugin.config_type(), data, tmp_path)
     declared = known_keys(plugin.config_type)
     for key, value in leaves(plugin.config_type()).items():
-        changed = build(plugin.config_type, {key: another(key, value, declared[key], tmp_path)})
+        # What is inside a mapping, such as the groups of a training, is not declared key by key.
+        changed = build(plugin.config_type, {key: another(key, value, declared.get(key), tmp_path)})
         after = keys(plugin, changed, data, tmp_path)
         readers = [stage for stage in plugin.stages if covers(read_by[stage.name], key)]
         expected = {stage.name for stage in plugin.stages if any(stage.depends_on(reader) for reader in readers)}

@@ -15,6 +15,7 @@ from xcbench.nn.embeddings import LabelBank, TokenEmbeddings, weighted_sums
 from xcbench.nn.inception import InceptionEncoder, PointNorm, inception_size
 from xcbench.nn.label_text import FreeLabels, LabelText, NeighbourText
 from xcbench.nn.losses import Reduction, Shortlists, bce_over_all, bce_over_shortlists
+from xcbench.nn.pair_scores import pair_scores
 from xcbench.nn.residual import Factored
 from xcbench.nn.spectral import SpectralWeight
 
@@ -42,6 +43,7 @@ __all__ = [
     "bce_over_all",
     "bce_over_shortlists",
     "inception_size",
+    "pair_scores",
     "relu_dropout",
     "weighted_sums",
 ]

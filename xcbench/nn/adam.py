@@ -6,23 +6,31 @@ count that corrects the bias of the moments counts all steps, as in torch's Spar
 
 There is one difference from SparseAdam: epsilon is added to the bias-corrected root, as in Adam. So a table whose rows
 are all touched learns exactly as under dense Adam. The two agree wherever gradients are large compared with epsilon.
+
+Weight decay is that of AdamW: every row of a matrix shrinks at every step, touched or not. A row that a step does not
+touch is multiplied later, when it is next read, by all that it owes. So the module never sees a row that is out of
+date, and no step sweeps a table.
 """
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.optim.adam import adam
+from torch.utils.hooks import RemovableHandle
 
 from xcbench.kernels.arrays import Floats, Longs
+from xcbench.kernels.csr import SparseRows
 from xcbench.kernels.parallel import kernel, share_rows
+from xcbench.nn.device_arrays import on_device
 from xcbench.nn.dropout import kernels_support
-from xcbench.nn.embeddings import TokenEmbeddings
+from xcbench.nn.embeddings import LabelBank, TokenEmbeddings
 
 
 class Adam:
@@ -40,6 +48,11 @@ class Adam:
         Added to the bias-corrected root of the second moment.
     lr_factors
         Multiplies the learning rate of the parameters that it names; others have the factor 1.
+    weight_decay
+        At each step, a matrix is multiplied by 1 - lr weight_decay, as in AdamW. Vectors and numbers (biases, gates,
+        norms) are not.
+    names
+        The parameters that are updated; None for all.
     """
 
     def __init__(
@@ -49,21 +62,28 @@ class Adam:
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
         lr_factors: Mapping[str, float] | None = None,
+        weight_decay: float = 0.0,
+        names: Collection[str] | None = None,
     ) -> None:
         self.lr = lr
         self.betas = betas
         self.eps = eps
         self.lr_factors = lr_factors or {}
+        self.weight_decay = weight_decay
         self.steps = 0
 
         self.parameters: dict[str, nn.Parameter] = {}
         self.moments: dict[str, tuple[Tensor, Tensor]] = {}
         for name, parameter in module.named_parameters():
-            if parameter.requires_grad:
+            if parameter.requires_grad and (names is None or name in names):
                 self.parameters[name] = parameter
                 self.moments[name] = (torch.zeros_like(parameter), torch.zeros_like(parameter))
 
         self._embeddings = {id(part.weight): part for part in module.modules() if isinstance(part, TokenEmbeddings)}
+        self._owed: dict[str, Tensor] = {}  # by table: the logarithm of the factor that each row still has to take
+        self._debtors: set[str] = set()  # the tables of which some rows owe something
+        self._hooks: list[RemovableHandle] = []
+        self._watch_tables(module)
 
     @torch.no_grad()
     def step(self) -> None:
@@ -74,6 +94,7 @@ class Adam:
             if parameter.grad is None:
                 continue
 
+            self._decay(name)
             table = self._embeddings.get(id(parameter))
             if table is not None and (table.lazy or kernels_support(parameter)):
                 self._update_embeddings(name, table)
@@ -81,17 +102,20 @@ class Adam:
                 self._update_rows(name, *_summed_rows(parameter.grad))
                 parameter.grad = None
             else:
+                self._pay(name, None)
                 dense[self._lr_factor(name)].append(name)
 
         for factor, names in dense.items():
             self._update_dense(names, factor * self.lr)
 
     def state(self) -> dict[str, Tensor]:
-        """Return both moments of every parameter: `NAME.m` and `NAME.v`."""
+        """Return both moments of every parameter, `NAME.m` and `NAME.v`, and the decay that rows owe, `NAME.owed`."""
         state = {}
         for name, (m, v) in self.moments.items():
             state[f"{name}.m"] = m
             state[f"{name}.v"] = v
+        for name, owed in self._owed.items():
+            state[f"{name}.owed"] = owed
         return state
 
     @torch.no_grad()
@@ -100,6 +124,68 @@ class Adam:
         for name, moment in self.state().items():
             moment.copy_(state[name])
         self.steps = steps
+
+    def settle(self) -> None:
+        """Let every row take the decay that it owes, before somebody reads the tables themselves."""
+        for name in self._owed:
+            self._pay(name, None)
+
+    def close(self) -> None:
+        """Settle, and watch the module no longer."""
+        self.settle()
+        for hook in self._hooks:
+            hook.remove()
+
+    def _watch_tables(self, module: nn.Module) -> None:
+        """Have the rows of row-sparse tables take what they owe before they are read."""
+        names = {id(parameter): name for name, parameter in self.parameters.items()}
+        for part in module.modules():
+            if not isinstance(part, LabelBank | TokenEmbeddings) or id(part.weight) not in names:
+                continue
+            name = names[id(part.weight)]
+            if self._has_decay(name) and _has_sparse_updates(part):
+                self._owed[name] = torch.zeros(len(part.weight), dtype=torch.float64, device=part.weight.device)
+                self._debtors.add(name)  # a checkpoint may say so
+                self._hooks.append(part.register_forward_pre_hook(self._payment(name)))
+
+    def _payment(self, name: str) -> Callable[[nn.Module, tuple[Any, ...]], None]:
+        """Return what a table calls with the rows that it is about to return."""
+
+        def pay(table: nn.Module, arguments: tuple[Any, ...]) -> None:
+            rows = arguments[0] if arguments else None
+            self._pay(name, _rows_read(rows, self.parameters[name].device))
+
+        return pay
+
+    def _has_decay(self, name: str) -> bool:
+        return self.weight_decay > 0 and self.parameters[name].dim() > 1
+
+    def _decay(self, name: str) -> None:
+        """Shrink a matrix, or note what its rows owe."""
+        if not self._has_decay(name):
+            return
+        kept = 1 - self._lr_factor(name) * self.lr * self.weight_decay
+        if name in self._owed:
+            self._owed[name] += math.log(kept)
+            self._debtors.add(name)
+        else:
+            self.parameters[name].mul_(kept)
+
+    @torch.no_grad()
+    def _pay(self, name: str, rows: Tensor | None) -> None:
+        """Multiply some rows, or all, by what they owe."""
+        if name not in self._debtors:
+            return
+        table = self.parameters[name]
+        owed = self._owed[name]
+        if rows is None:
+            table.mul_(owed.exp()[:, None].to(table.dtype))
+            owed.zero_()
+            self._debtors.remove(name)
+            return
+        factors = owed[rows].exp()
+        table[rows] *= factors[:, None].to(table.dtype)
+        owed[rows] = 0
 
     def _lr_factor(self, name: str) -> float:
         return self.lr_factors.get(name, 1.0)
@@ -136,6 +222,7 @@ class Adam:
 
     def _update_rows(self, name: str, rows: Tensor, grad: Tensor, grad_of_all_rows: bool = False) -> None:
         """Update some rows of a table; see the kernel for `grad_of_all_rows`."""
+        self._pay(name, rows)
         p = self.parameters[name]
         m, v = self.moments[name]
         b1, b2 = self.betas
@@ -204,6 +291,23 @@ class Adam:
         )
         for parameter in parameters:
             parameter.grad = None
+
+
+def _has_sparse_updates(table: LabelBank | TokenEmbeddings) -> bool:
+    """Whether a step may leave rows of a table as they are, without passing over them."""
+    if isinstance(table, LabelBank):
+        return True
+    return table.lazy and kernels_support(table.weight)
+
+
+def _rows_read(read: Longs | SparseRows | None, device: torch.device) -> Tensor | None:
+    """Return the rows that a table is asked for; None for all."""
+    if read is None:
+        return None
+    if isinstance(read, SparseRows):
+        return torch.from_numpy(read.by_column.columns.astype(np.int64))
+    rows: Tensor = on_device(read, device)
+    return rows
 
 
 def _as_matrix(tensor: Tensor) -> Floats:

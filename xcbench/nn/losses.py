@@ -22,8 +22,9 @@ from xcbench.kernels.arrays import Longs
 from xcbench.kernels.csr import SparseRows
 from xcbench.kernels.parallel import share_rows
 from xcbench.nn import bce_kernels as kernels
-from xcbench.nn.device_arrays import DeviceRows, rows_on_device
+from xcbench.nn.device_arrays import rows_on_device
 from xcbench.nn.dropout import kernels_support
+from xcbench.nn.pair_scores import DENSE_ABOVE, pair_scores
 from xcbench.nn.residual import Factored
 
 Reduction = Literal["mean", "batch"]
@@ -36,9 +37,6 @@ SCORES_AT_ONCE = 1 << 19
 FULL_ABOVE = 0.7
 """From this many points per dimension on, applying a block to every label beats moving its map to the points. It needs
 a few more operations, but two fewer tables of the size of all labels."""
-
-DENSE_ABOVE = 0.1
-"""From this share of (point, label) pairs on, one matrix product for all pairs beats scoring candidates one by one."""
 
 
 @dataclass(frozen=True)
@@ -406,13 +404,13 @@ def _gathered_bce(x: Tensor, W: Tensor | Factored, bias: Tensor | None, entries:
     """Return the loss of the candidates in plain torch, from the products of all pairs."""
     if isinstance(W, Factored):
         W = W.full()
-    products = x @ W.T
-    listed: DeviceRows = rows_on_device(entries, x.device)
-    s = products[listed.row_of_entries(), listed.indices]
+    s = pair_scores(x, W, entries)
     s = s.to(_at_least_float32(s.dtype))
+    listed = rows_on_device(entries, x.device)
     if bias is not None:
         s = s + bias[listed.indices]
-    return (softplus(s) - listed.data.to(s.dtype) * s).sum()
+    loss: Tensor = (softplus(s) - listed.data.to(s.dtype) * s).sum()
+    return loss
 
 
 def _at_least_float32(dtype: torch.dtype) -> torch.dtype:

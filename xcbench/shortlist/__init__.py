@@ -1,7 +1,8 @@
 """Shortlisters, which propose labels for a point, and predictors, which score the labels of a shortlist.
 
-- Shortlisters, all with the contract in `contract`: `exact` (all labels), `beam` (clusters), `hnsw` (nearest vectors)
-  and `tree` (label trees). `load` and `packing` read and store any of them.
+- Shortlisters, all with the contract in `contract`: `exact` (all labels), `beam` (clusters), `hnsw` (nearest vectors),
+  `tree` (label trees) and `index` (weighted edges from clusters to labels). `load` and `packing` read and store any of
+  them.
 - `game`: ECLARE's reranking along a graph, GAME. All of its arithmetic is there.
 - `predictors`: what trained methods predict with.
 - `device`: search and prediction on a GPU, which `to(device)` of the above returns.
@@ -18,6 +19,7 @@ from xcbench.shortlist.contract import Shortlister, Vectors
 from xcbench.shortlist.exact import ExactShortlister, exact_topk
 from xcbench.shortlist.game import Game, GameConfig, GameMode, game
 from xcbench.shortlist.hnsw import HNSWShortlister
+from xcbench.shortlist.index import IndexShortlister
 from xcbench.shortlist.load import load_shortlister
 from xcbench.shortlist.recall import recall_curve
 from xcbench.shortlist.tree import TreeShortlister
@@ -29,6 +31,7 @@ __all__ = [
     "GameConfig",
     "GameMode",
     "HNSWShortlister",
+    "IndexShortlister",
     "Shortlister",
     "TreeShortlister",
     "Vectors",

@@ -8,6 +8,7 @@ from xcbench.shortlist.beam import BeamShortlister
 from xcbench.shortlist.contract import Shortlister
 from xcbench.shortlist.exact import ExactShortlister
 from xcbench.shortlist.hnsw import HNSWShortlister
+from xcbench.shortlist.index import IndexShortlister
 from xcbench.shortlist.tree import TreeShortlister
 
 
@@ -31,6 +32,8 @@ def load_shortlister(folder: Path) -> Shortlister:
             return BeamShortlister.load(folder)
         case "hnsw":
             return HNSWShortlister.load(folder)
+        case "index":
+            return IndexShortlister.load(folder)
         case "tree":
             return TreeShortlister.load(folder)
-    raise unknown_name("kind of shortlister", str(kind), ["beam", "exact", "hnsw", "tree"])
+    raise unknown_name("kind of shortlister", str(kind), ["beam", "exact", "hnsw", "index", "tree"])

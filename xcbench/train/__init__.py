@@ -8,8 +8,10 @@ May import `data`, `kernels`, `nn` and `shortlist`. `runner`, `report`, `cli` an
 from xcbench.kernels.memory import MemoryEstimate
 from xcbench.train.batches import Batch, Candidates, Points, cut_shortlists, learnable, targets_of
 from xcbench.train.devices import resolve_device
+from xcbench.train.groups import Group
+from xcbench.train.kept_weights import Keeping
 from xcbench.train.label_shards import splits_labels
-from xcbench.train.loop import Trainable, Training, TrainReport, Work, train
+from xcbench.train.loop import GroupedTraining, Trainable, Training, TrainReport, Work, train
 from xcbench.train.memory import CascadeMemory, cascade_memory, estimate_memory
 from xcbench.train.mixing import mixed_pairs
 from xcbench.train.modules import ModuleConfig, official_training, scaled_training
@@ -21,6 +23,9 @@ __all__ = [
     "Batch",
     "Candidates",
     "CascadeMemory",
+    "Group",
+    "GroupedTraining",
+    "Keeping",
     "MemoryEstimate",
     "ModuleConfig",
     "Points",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,6 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from xcbench.files import atomic_file
-from xcbench.nn import Adam
 from xcbench.train.label_shards import LabelShards
 
 MAX_SHARE_OF_TIME = 0.05
@@ -52,7 +51,7 @@ class Checkpoint:
     def save(
         self,
         module: nn.Module,
-        optimiser: Adam,
+        state: Mapping[str, Tensor],
         progress: Mapping[str, Any],
         shards: LabelShards | None = None,
     ) -> None:
@@ -61,11 +60,11 @@ class Checkpoint:
         Parameters
         ----------
         module
-            The module.
-        optimiser
-            Its optimiser.
+            The module that is trained.
+        state
+            All other tensors that a continued training needs. Their names begin with a word and that of a parameter.
         progress
-            JSON that `restore` returns. It has the key `step`.
+            JSON that `restore` returns.
         shards
             How labels are split over processes, if they are. Then all processes call this, and rank 0 writes.
         """
@@ -73,7 +72,7 @@ class Checkpoint:
             return
 
         start = time.monotonic()
-        tensors = _tensors(module, optimiser)
+        tensors = _tensors(module, state)
         split = _split_names(tensors, shards)
         collected = {}
         for name, tensor in tensors.items():
@@ -93,48 +92,27 @@ class Checkpoint:
         pause = (now - start) / MAX_SHARE_OF_TIME
         self._next_time = now + max(self.every, pause)
 
-    def restore(self, module: nn.Module, optimiser: Adam, shards: LabelShards | None = None) -> dict[str, Any] | None:
-        """Load the saved state and return its `progress`; None if there is no checkpoint of this training.
+    def restore(
+        self,
+        module: nn.Module,
+        state: Mapping[str, Tensor],
+        shards: LabelShards | None = None,
+    ) -> dict[str, Any] | None:
+        """Load what was saved into the given tensors. Returns its `progress`, or None if there is no such checkpoint.
 
         A file that cannot be read counts as no checkpoint: training then starts from the beginning. Where labels are
         split over processes, each reads its own rows, whatever number of processes wrote them.
         """
-        tensors = _tensors(module, optimiser)
-        shapes = {name: list(tensor.shape) for name, tensor in tensors.items()}
+        if self.path is None or not self.path.exists():
+            return None
+
+        tensors = _tensors(module, state)
         split = _split_names(tensors, shards)
+        shapes = {name: list(tensor.shape) for name, tensor in tensors.items()}
         if shards is not None:
             for name in split:
                 shapes[name][0] = shards.label_count
 
-        def load(file: Any) -> None:
-            for name, tensor in tensors.items():
-                if shards is not None and name in split:
-                    tensor.copy_(file.get_slice(name)[shards.own.first : shards.own.last])
-                else:
-                    tensor.copy_(file.get_tensor(name))
-
-        progress = self._read(shapes, load)
-        if progress is not None:
-            optimiser.steps = progress["step"]
-        return progress
-
-    def continues(self, module: nn.Module) -> bool:
-        """Whether there is a checkpoint of this training, given its module before anything is split."""
-        shapes = {f"module.{name}": list(tensor.shape) for name, tensor in _own_tensors(module).items()}
-        for name, parameter in module.named_parameters():
-            if parameter.requires_grad:
-                shapes[f"adam.{name}.m"] = list(parameter.shape)
-                shapes[f"adam.{name}.v"] = list(parameter.shape)
-        return self._read(shapes) is not None
-
-    def _read(
-        self,
-        shapes: Mapping[str, list[int]],
-        load: Callable[[Any], None] | None = None,
-    ) -> dict[str, Any] | None:
-        """Return the saved `progress` and call `load` with the file, unless there is none of this training."""
-        if self.path is None or not self.path.exists():
-            return None
         try:
             with safe_open(self.path, "pt") as file, torch.no_grad():
                 metadata = file.metadata() or {}
@@ -143,8 +121,12 @@ class Checkpoint:
                 saved_shapes = {name: file.get_slice(name).get_shape() for name in saved_names}
                 if header.get("identity") != self.identity or saved_shapes != shapes:
                     return None
-                if load is not None:
-                    load(file)
+
+                for name, tensor in tensors.items():
+                    if shards is not None and name in split:
+                        tensor.copy_(file.get_slice(name)[shards.own.first : shards.own.last])
+                    else:
+                        tensor.copy_(file.get_tensor(name))
         except (SafetensorError, OSError, ValueError):
             return None
 
@@ -152,8 +134,8 @@ class Checkpoint:
         return progress
 
 
-def _own_tensors(module: nn.Module) -> dict[str, Tensor]:
-    """Return the parameters and persistent buffers of a module.
+def _tensors(module: nn.Module, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return every tensor that a continued training needs.
 
     A table that several parts share has several names; it is listed under the first one.
     """
@@ -162,23 +144,13 @@ def _own_tensors(module: nn.Module) -> dict[str, Tensor]:
     for name, tensor in module.state_dict(keep_vars=True).items():
         if id(tensor) not in seen:
             seen.add(id(tensor))
-            tensors[name] = tensor.detach()
-    return tensors
+            tensors[f"module.{name}"] = tensor.detach()
+    return tensors | dict(state)
 
 
 def _split_names(tensors: Mapping[str, Tensor], shards: LabelShards | None) -> set[str]:
-    """Return the names of the tensors of which each process has its own rows: parameters, and their moments."""
-    names: set[str] = set()
-    if shards is not None:
-        for parameter in shards.parameters:
-            names.add(f"module.{parameter}")
-            names |= {name for name in tensors if name.startswith(f"adam.{parameter}.")}
-    return names
-
-
-def _tensors(module: nn.Module, optimiser: Adam) -> dict[str, Tensor]:
-    """Return every tensor that a continued training needs."""
-    tensors = {f"module.{name}": tensor for name, tensor in _own_tensors(module).items()}
-    for name, moment in optimiser.state().items():
-        tensors[f"adam.{name}"] = moment
-    return tensors
+    """Return the names of the tensors of which each process has its own rows: parameters, and what belongs to them."""
+    if shards is None:
+        return set()
+    split = tuple(f"{parameter}." for parameter in shards.parameters)
+    return {name for name in tensors if f"{name.partition('.')[2]}.".startswith(split)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeAlias, cast, runtime_checkable
@@ -16,12 +16,14 @@ from torch import Tensor, nn
 from xcbench.errors import InputError, XCBenchError
 from xcbench.kernels.arrays import Longs
 from xcbench.kernels.memory import MemoryEstimate
-from xcbench.nn import Adam, LabelBank, TokenEmbeddings
+from xcbench.nn import LabelBank, TokenEmbeddings
 from xcbench.nn.dropout import first_key, next_key, start_step
 from xcbench.train.ahead import made_ahead
 from xcbench.train.batches import Batch, Points, PreparedBatch
 from xcbench.train.checkpoints import Checkpoint
 from xcbench.train.devices import autocast, resolve_device
+from xcbench.train.groups import Group, GroupedAdam
+from xcbench.train.kept_weights import Keeping, KeptWeights
 from xcbench.train.label_shards import LabelShards
 from xcbench.train.memory import check_fits, estimate_memory, keep_freed_memory
 from xcbench.train.processes import Processes
@@ -43,6 +45,9 @@ class Trainable(Protocol):
     def loss(self, batch: Batch) -> Tensor:
         """Return a mean over the batch: over its points, unless a method `loss_terms(batch)` counts something else."""
 
+
+Validate: TypeAlias = Callable[[nn.Module], float]
+"""Returns how well a module, in eval mode, does on held-out points: the greater, the better."""
 
 Initialise: TypeAlias = Callable[[nn.Module, Points], None]
 """Called before the first step, with the module and the points. A training that continues a checkpoint skips it."""
@@ -84,6 +89,15 @@ class Training:
     def step_count(self, points: int) -> int:
         """Return how many steps a training on so many points takes."""
         return _BatchPlan.of(points, self, seed=0).steps
+
+
+@dataclass(frozen=True)
+class GroupedTraining(Training):
+    """A training whose parameters learn in groups, and which may keep other weights than the last ones."""
+
+    groups: dict[str, Group] = field(default_factory=dict)
+    """By names of your choice. Parameters that match no pattern learn as `lr` and `schedule` say."""
+    keep: Keeping = field(default_factory=Keeping)
 
 
 @dataclass(frozen=True)
@@ -178,6 +192,7 @@ def train(
     work: WorkLike | None = None,
     name: str = "module",
     initialise: Initialise | None = None,
+    validate: Validate | None = None,
 ) -> TrainReport:
     """Train a module in place and leave it in eval mode.
 
@@ -187,7 +202,8 @@ def train(
     Parameters
     ----------
     module
-        A module with a method `loss(batch)`.
+        A module with a method `loss(batch)`. If it has a method `start_epoch()`, that is called before every epoch;
+        what it computes belongs into buffers, so that a killed training can continue.
     points
         What it is trained on.
     settings
@@ -198,6 +214,9 @@ def train(
         What the module is called in messages, and the name of its checkpoint.
     initialise
         Called with the module and the points before the first step.
+    validate
+        Called with the module after every epoch, or as often as `GroupedTraining.keep` says. The module ends with the
+        weights that did best; without it, with the last ones.
     """
     work = work or Work()
     if not isinstance(module, Trainable):
@@ -214,12 +233,14 @@ def train(
         identity=_identity(plan, settings, device),
         every=settings.checkpoint_seconds,
     )
-    shards = LabelShards.of(module, points.targets.width, processes)
+    shards = None
+    if validate is None:  # held-out points are ranked against all labels
+        shards = LabelShards.of(module, points.targets.width, processes)
     if shards is not None:
         # Until they are split, the tables of all labels are in main memory only: a device may not have room for them.
-        if initialise is not None and not checkpoint.continues(module):
+        if initialise is not None:
             initialise(module, points)
-        initialise = None
+            initialise = None
         processes.broadcast_parameters(module)
         shards.split()
 
@@ -228,7 +249,9 @@ def train(
     check_fits(estimate, name, device)
 
     with keep_freed_memory(), _threads_for(estimate):
-        trainer = _Trainer(module.to(device), points, settings, plan, device, processes, shards, checkpoint, work, name)
+        trainer = _Trainer(
+            module.to(device), points, settings, plan, device, processes, shards, checkpoint, work, name, validate
+        )
         return trainer.run(initialise)
 
 
@@ -273,6 +296,7 @@ class _Trainer:
         checkpoint: Checkpoint,
         work: WorkLike,
         name: str,
+        validate: Validate | None = None,
     ) -> None:
         self.module = module
         self.points = points
@@ -286,9 +310,15 @@ class _Trainer:
         self.name = name
 
         self.loss = _compiled(cast("Trainable", module).loss, settings.compile)
-        self.optimiser = Adam(
+        groups: Mapping[str, Group] = {}
+        keeping = Keeping()
+        if isinstance(settings, GroupedTraining):
+            groups = settings.groups
+            keeping = settings.keep
+        self.optimiser = GroupedAdam(
             module,
-            lr=settings.lr,
+            groups,
+            rest=Group(lr=settings.lr, schedule=settings.schedule),
             betas=(settings.beta1, settings.beta2),
             eps=settings.eps,
             lr_factors=_lr_factors(module, settings),
@@ -296,6 +326,7 @@ class _Trainer:
         self.own_parameters: set[int] = set()  # the ids of those of which each rank has other rows
         if shards is not None:
             self.own_parameters = {id(parameter) for parameter in shards.parameters.values()}
+        self.kept = KeptWeights(module, self.optimiser, keeping, validate, work.log)
 
         self.losses: list[float] = []  # the mean loss of each finished epoch
         self.epoch_loss = torch.zeros((), dtype=torch.float64, device=device)  # sum over the points of this epoch
@@ -327,6 +358,8 @@ class _Trainer:
                 self._train_epoch(step, end, batches, progress)
                 step = end
 
+        self.optimiser.close()
+        self.kept.put_in_place()
         if self.shards is not None:
             self.shards.join()
         self._check_parameters()
@@ -335,6 +368,8 @@ class _Trainer:
 
     def _train_epoch(self, first_step: int, end: int, batches: Iterator[_StepBatch], progress: Progress) -> None:
         """Train from a step to the end of its epoch, or to where training stops. `batches` has the batch of each."""
+        if first_step % self.plan.steps_per_epoch == 0:
+            self._start_epoch()
         for step in range(first_step, end):
             points = self._train_step(step, next(batches))
 
@@ -343,12 +378,23 @@ class _Trainer:
             if reads_loss:
                 self._read_loss(step)
             progress.advance(points, self.mean_loss)
-            if self._is_time_to_save(reads_loss):
+            if done == end:
+                self._end_epoch(step)
+            if self.optimiser.holds_nothing(done, self.plan.steps) and self._is_time_to_save(reads_loss):
                 self._save(done)
 
+    def _start_epoch(self) -> None:
+        """Let the module compute what it computes once per epoch."""
+        start: Callable[[], None] | None = getattr(self.module, "start_epoch", None)
+        if start is not None:
+            self.optimiser.settle()
+            start()
+
+    def _end_epoch(self, step: int) -> None:
         self.losses.append(self.mean_loss)
         self.epoch_loss.zero_()
         self.epoch_points = 0
+        self.kept.after_epoch(self.plan.epoch_of(step) + 1, self.plan.epochs)
 
     def _batches(self, first_step: int) -> Iterator[_StepBatch]:
         """Yield the batches of this and all later steps. On the way to a GPU, they are in page-locked memory."""
@@ -393,10 +439,8 @@ class _Trainer:
         loss.backward()  # type: ignore[no-untyped-call]
         self.processes.all_reduce_gradients(self.module, counts, self.own_parameters)
 
-        settings = self.settings
-        self.optimiser.lr = settings.lr * settings.schedule.factor(step, self.plan.steps)
-        self.optimiser.betas = (settings.schedule.beta1(step, self.plan.steps, settings.beta1), settings.beta2)
-        self.optimiser.step()
+        self.optimiser.step(step, self.plan.steps)
+        self.kept.after_step(step + 1, self.plan.steps)
         self.epoch_loss += self.processes.sum_over_ranks(loss) * part.points
         self.epoch_points += part.points
         return part.points
@@ -437,24 +481,35 @@ class _Trainer:
         """Save a checkpoint, after so many steps. Rank 0 writes it."""
         if self.shards is None and self.processes.rank > 0:
             return
-        self._read_loss(step - 1)
+        if self.epoch_points > 0:
+            self._read_loss(step - 1)
         progress = {
             "step": step,
             "losses": self.losses,
             "loss": self.epoch_loss.item(),
             "points": self.epoch_points,
+            **self.kept.progress(),
         }
-        self.checkpoint.save(self.module, self.optimiser, progress, self.shards)
+        self.checkpoint.save(self.module, self._state(), progress, self.shards)
+
+    def _state(self) -> dict[str, Tensor]:
+        """Return the tensors beside the module's that a continued training needs."""
+        moments = {f"adam.{name}": tensor for name, tensor in self.optimiser.state().items()}
+        return moments | self.kept.state()
 
     def _resume(self) -> int:
         """Load the checkpoint, if there is one. Returns the step to continue with."""
-        progress = self.checkpoint.restore(self.module, self.optimiser, self.shards)
-        step = 0 if progress is None else int(progress["step"])
+        progress = self.checkpoint.restore(self.module, self._state(), self.shards)
+        step = 0
+        if progress is not None:
+            step = int(progress["step"])
         if self.processes.sum_over_ranks(step) != step * self.processes.count:
             raise XCBenchError(f"{self.name}: not all ranks see the checkpoint that rank 0 wrote")
         if progress is None:
             return 0
 
+        self.optimiser.resume(step)
+        self.kept.resume(progress)
         self.losses = list(progress["losses"])
         self.epoch_loss.fill_(progress["loss"])
         self.epoch_points = progress["points"]

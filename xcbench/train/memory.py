@@ -18,7 +18,7 @@ from xcbench.data import Dataset
 from xcbench.errors import XCBenchError
 from xcbench.kernels.allocations import META, MetaAllocations
 from xcbench.kernels.arrays import Longs
-from xcbench.kernels.csr import SparseRows
+from xcbench.kernels.csr import MixedRows, SparseRows
 from xcbench.kernels.memory import MemoryEstimate, binary_size, free_memory
 from xcbench.nn import Adam, LabelBank
 from xcbench.ranks import process_count
@@ -200,9 +200,11 @@ def _bytes_of_points(points: Points) -> int:
     return total
 
 
-def _bytes_of(part: SparseRows | torch.Tensor | sp.csr_array) -> int:
+def _bytes_of(part: SparseRows | MixedRows | torch.Tensor | sp.csr_array) -> int:
     if isinstance(part, torch.Tensor):
         return part.nbytes
+    if isinstance(part, MixedRows):
+        return _bytes_of(part.first) + _bytes_of(part.second)
     return int(part.indptr.nbytes + part.indices.nbytes + part.data.nbytes)
 
 

@@ -4,7 +4,8 @@
 - `blocks`: how much is computed at once, so that it fits the memory that is free.
 - `copies`: what all objects on a device have in common.
 - `rows`: rows of sparse matrices, listed side by side, and sums of equal labels.
-- `search`, `beam`, `shortlist`, `cascade` and `game`: the operations of the modules of the same names on the CPU.
+- `search`, `beam`, `index`, `shortlist`, `cascade` and `game`: the operations of the modules of the same names on the
+  CPU.
 
 Tables are copied to the device once, when the object is made. A prediction copies points to the device and results
 back. Results are those of the compiled loops up to float tolerance: sums are added in another order, so that scores may
@@ -17,6 +18,7 @@ Modules here take what they need from the objects of the CPU, and never import t
 
 from xcbench.shortlist.device.beam import DeviceBeamPredictor, DeviceBeamShortlister
 from xcbench.shortlist.device.cascade import DeviceCascade, DeviceEncoder
+from xcbench.shortlist.device.index import DeviceIndexShortlister
 from xcbench.shortlist.device.search import DeviceExactShortlister
 from xcbench.shortlist.device.shortlist import DeviceShortlistPredictor
 
@@ -26,5 +28,6 @@ __all__ = [
     "DeviceCascade",
     "DeviceEncoder",
     "DeviceExactShortlister",
+    "DeviceIndexShortlister",
     "DeviceShortlistPredictor",
 ]

@@ -1,0 +1,375 @@
+"""ELIAS (Gupta et al., NeurIPS 2022): an index of labels that is learnt end to end with encoder and classifiers.
+
+Clusters lead to labels by weighted edges. The scores of a cluster and of the edge to a label make the label's path
+score; the best paths are the shortlist, and a label's final score is its path score times that of its classifier:
+
+    s_c = min(1, alpha softmax(W_C x)_c)    s_cl = min(1, beta softmax(a_c)_l)    y_l = max over explored c of s_c s_cl
+    p_l = y_l sigmoid(<w_l, x> + b_l)
+
+Stage 1 learns encoder, clusters and label classifiers on a fixed partition of the labels. Stage 2 opens the partition:
+each cluster keeps edges to the labels that its points have most, and all is learnt together, label classifiers anew.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import logsigmoid
+
+from xcbench.data import Dataset
+from xcbench.data.matrices import binary_targets, unit_rows
+from xcbench.evaluation.bins import mean_by_frequency
+from xcbench.kernels.arrays import Ints, Longs
+from xcbench.kernels.sparse_product import product
+from xcbench.labels import Clustering, balanced_clusters, dense_centroids, sparse_centroids
+from xcbench.nn import DocumentEncoder, FreeLabels, pair_scores
+from xcbench.plugins import Ablation, Method, Run, StageWork, Values, register_method, stage
+from xcbench.shortlist import IndexShortlister
+from xcbench.shortlist.packing import pack, unpack
+from xcbench.shortlist.predictors import CascadePredictor, ShortlistPredictor, as_array
+from xcbench.train import Batch, Group, GroupedTraining, Points, Schedule, Training, learnable, targets_of, train
+from xcbench.train.encoders import BagConfig, bag_encoder, bag_encoder_of, fixed, state_on_cpu
+from xcbench.train.learned_index import LearnedIndex, ScoredPaths
+
+SMALLEST = 1e-30
+"""Logarithms are taken of nothing smaller."""
+
+
+def stage_training(
+    epochs: int,
+    min_steps: int,
+    encoder_lr: float,
+    clusters_lr: float,
+    labels_lr: float,
+    edges_lr: float | None = None,
+    accumulate: int = 1,
+) -> GroupedTraining:
+    """The authors' groups: encoder, clusters, label classifiers and edges learn at their own rates."""
+    groups = {
+        "encoder": Group("encoder.*", encoder_lr, weight_decay=0.01),
+        "clusters": Group("index.clusters.*", clusters_lr, weight_decay=0.01),
+        "labels": Group("labels.*", labels_lr, weight_decay=0.01, accumulate=accumulate),
+    }
+    if edges_lr is not None:
+        groups["edges"] = Group("index.edges", edges_lr, accumulate=accumulate, average=False)
+    return GroupedTraining(
+        batch_size=256,
+        epochs=epochs,
+        min_steps=min_steps,
+        schedule=Schedule("linear", warmup=0.1),
+        groups=groups,
+    )
+
+
+@dataclass(frozen=True)
+class IndexConfig:
+    """The index. What is None follows from the numbers of labels L and clusters C."""
+
+    clusters: int | None = None
+    """C; by default the power of two from which on a cluster has at most 100 labels."""
+    beam: int | None = None
+    """How many clusters are explored per point; by default an eighth of them, but 4 to 20."""
+    length: int | None = None
+    """K: how many labels a point is ranked against; by default a tenth of them, but 100 to 2000."""
+    alpha: float = 10.0
+    beta: float | None = None
+    """By default L / C."""
+    kappa: int | None = None
+    """How many labels a cluster leads to in stage 2; by default 10 L / C."""
+
+    def __post_init__(self) -> None:
+        sizes = (self.clusters, self.beam, self.length, self.kappa)
+        if any(size is not None and size < 1 for size in sizes):
+            raise ValueError("clusters, beam, length and kappa are at least 1")
+        if self.alpha <= 0 or (self.beta is not None and self.beta <= 0):
+            raise ValueError("alpha and beta are greater than 0")
+
+    def cluster_count(self, L: int) -> int:
+        """C."""
+        smallest = 2 ** max(0, math.ceil(math.log2(L / 100)))
+        return min(L, self.clusters or smallest)
+
+    def explored(self, L: int) -> int:
+        """The beam."""
+        return self.beam or min(20, max(4, self.cluster_count(L) // 8))
+
+    def listed(self, L: int) -> int:
+        """K."""
+        return min(L, self.length or min(2000, max(100, L // 10)))
+
+    def edge_scale(self, L: int) -> float:
+        """Beta."""
+        return self.beta or L / self.cluster_count(L)
+
+    def edges_per_cluster(self, L: int) -> int:
+        """Kappa."""
+        return min(L, self.kappa or math.ceil(10 * L / self.cluster_count(L)))
+
+
+@dataclass(frozen=True)
+class EliasConfig:
+    """Training lengths and rates are ours: the authors' are for transformers and millions of points."""
+
+    encoder: BagConfig = field(default_factory=BagConfig)
+    index: IndexConfig = field(default_factory=IndexConfig)
+    exploration: Literal["parents", "sampled"] = "parents"
+    """Explore the parents of all true labels in training, or draw clusters as the authors' code does."""
+    recluster: bool = True
+    """Cluster labels a second time, after a short training, by words and learnt vectors together."""
+    learn_index: bool = True
+    """False stops after stage 1."""
+    warm_up: GroupedTraining = field(default_factory=lambda: stage_training(5, 300, 0.005, 0.005, 0.005))
+    fixed: GroupedTraining = field(default_factory=lambda: stage_training(15, 1000, 0.005, 0.005, 0.005))
+    fixed_weight: float = 0.01
+    """Lambda in stage 1: the weight of the loss of the shortlist."""
+    learnt: GroupedTraining = field(default_factory=lambda: stage_training(20, 1500, 0.002, 0.0005, 0.005, 0.01))
+    learnt_weight: float = 0.05
+    """Lambda in stage 2."""
+
+    def __post_init__(self) -> None:
+        if min(self.fixed_weight, self.learnt_weight) < 0:
+            raise ValueError("fixed_weight and learnt_weight are not negative")
+
+
+# Section 3: the model and its loss.
+
+
+class EliasTask(nn.Module):
+    """Encoder, index and label classifiers; the loss is that of classification plus lambda times the shortlist's.
+
+    Both are means over points. Of classification, each of the K listed labels counts equally; of the shortlist, each of
+    a point's true labels that were explored. (The authors' mean over a padded matrix depends on the batch.)
+    """
+
+    def __init__(self, encoder: DocumentEncoder, index: LearnedIndex, labels: FreeLabels, weight: float) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.index = index
+        self.labels = labels
+        self.weight = weight
+
+    def start_epoch(self) -> None:
+        """Parents are found once per epoch."""
+        self.index.find_parents()
+
+    def loss(self, batch: Batch) -> Tensor:
+        x: Tensor = self.encoder(batch.X)
+        paths: ScoredPaths = self.index(x, batch.targets)
+        W, b = self.labels(paths.labels)
+        s = pair_scores(x, W, paths.pairs, b)
+
+        y = paths.scores
+        true = paths.positives
+        t = paths.targets
+        log_y = y[true].clamp(min=SMALLEST).log()
+        log_p = logsigmoid(s[true]) + log_y
+        log_not_p = ((1 - y) + y * torch.sigmoid(-s)).clamp(min=SMALLEST).log()
+
+        classification = -((1 - t) * log_not_p).sum() - (t[true] * log_p).sum()
+        shortlist = -(log_y / paths.positives_of_point).sum()
+        points = len(batch.rows)
+        return classification / (points * self.index.length) + self.weight * shortlist / points
+
+
+def _label_classifiers(L: int, dim: int) -> FreeLabels:
+    """One free vector per label, drawn at random, and biases of 0."""
+    bound = math.sqrt(6 / dim)
+    start = torch.empty(L, dim).uniform_(-bound, bound)
+    return FreeLabels(L, dim, start)
+
+
+# Stage 1: a fixed partition.
+
+INDEX = ("index.clusters", "index.beam", "index.length", "index.alpha")
+
+
+@stage(settings=["index.clusters"], data="unaugmented")
+def partition(work: StageWork[EliasConfig]) -> Values:
+    """Balanced clusters of labels, by the words of their points."""
+    points = work.unaugmented.train
+    return _clusters(work, sparse_centroids(points.Y, points.X))
+
+
+@stage(
+    settings=["encoder", "exploration", "recluster", "warm_up", "fixed_weight", *INDEX],
+    data=("data", "unaugmented"),
+    after=[partition],
+)
+def repartition(work: StageWork[EliasConfig]) -> Values:
+    """Clusters by words and learnt vectors together, after a short training on the first ones."""
+    c = work.config
+    if not c.recluster:
+        return work[partition]
+    task = _partitioned_task(work, work[partition], c.warm_up)
+    _train(task, c.warm_up, work)
+
+    points = work.unaugmented.train
+    learnt = dense_centroids(points.Y, fixed(task.encoder)(points.X))
+    words = unit_rows(sparse_centroids(points.Y, points.X))
+    return _clusters(work, sp.hstack([sp.csr_array(learnt), words], format="csr"))
+
+
+@stage(settings=["encoder", "exploration", "fixed", "fixed_weight", *INDEX], after=[repartition])
+def stage1(work: StageWork[EliasConfig]) -> Values:
+    """Encoder, clusters and label classifiers, on a partition that stays as it is."""
+    c = work.config
+    task = _partitioned_task(work, work[repartition], c.fixed)
+    _train(task, c.fixed, work)
+    return _trained(task)
+
+
+def _clusters(work: StageWork[EliasConfig], centroids: sp.csr_array) -> Values:
+    K = work.config.index.cluster_count(centroids.shape[0])
+    clustering = balanced_clusters(centroids, K, seed=work.seed)
+    return {"cluster_of": clustering.cluster_of, "count": clustering.K}
+
+
+def _partitioned_task(work: StageWork[EliasConfig], clusters: Values, training: Training) -> EliasTask:
+    """A new model in which each cluster leads to its own labels, with weight 1."""
+    c = work.config
+    clustering = Clustering.of(clusters["cluster_of"], clusters["count"])
+    encoder = bag_encoder(c.encoder, work.data.train.X, work.seed)
+    index = _index(work, clustering.to_csr().T.tocsr(), None, training)
+    return EliasTask(encoder, index, _label_classifiers(work.data.label_count, c.encoder.dim), c.fixed_weight)
+
+
+# Stage 2: the partition opens.
+
+
+@stage(settings=["encoder", "index.clusters", "index.kappa"], after=[repartition, stage1], seeded=False)
+def adjacency(work: StageWork[EliasConfig]) -> Values:
+    """The edges of stage 2: M^T Y, where M has the scores of each point's best clusters, cut to kappa per cluster."""
+    c = work.config
+    L = work.data.label_count
+    found = unpack(work[stage1]["index"])
+    assert isinstance(found, IndexShortlister)
+    encoder = fixed(bag_encoder_of(c.encoder, work[stage1]["encoder"]))
+    points = learnable(work.data.train)
+    M = found.clusters(encoder(points.X)).to_csr(len(found.H))
+    Y = binary_targets(points.Y)
+    edges = product(M.T.tocsr(), Y, c.index.edges_per_cluster(L))
+
+    missing = np.setdiff1d(np.arange(L), edges.indices)
+    if len(missing):
+        work.log(f"{len(missing)} of {L} labels are in no cluster's edges: each is added to its best cluster")
+        edges = _with_labels(edges, missing, product(Y[:, missing].T.tocsr(), M, 1), work[repartition]["cluster_of"])
+    return {"edges": edges, "unreachable": len(missing)}
+
+
+def _with_labels(edges: sp.csr_array, labels: Longs, best: sp.csr_array, cluster_of: Ints) -> sp.csr_array:
+    """Add an edge to each label: from its best cluster, or, if no point reaches it, from its cluster in stage 1."""
+    clusters = cluster_of[labels].astype(np.int64)
+    is_reached = np.diff(best.indptr) > 0
+    clusters[is_reached] = best.indices
+    ones = np.ones(len(labels), np.float32)
+    added = sp.csr_array((ones, (clusters, labels)), shape=edges.shape)
+    return sp.csr_array(edges + added)
+
+
+@stage(
+    settings=["encoder", "exploration", "learnt", "learnt_weight", "index.beta", *INDEX],
+    after=[stage1, adjacency],
+)
+def stage2(work: StageWork[EliasConfig]) -> Values:
+    """Edges, clusters, encoder and label classifiers together: edges and label classifiers start anew."""
+    c = work.config
+    L = work.data.label_count
+    encoder = bag_encoder_of(c.encoder, work[stage1]["encoder"])
+    index = _index(work, work[adjacency]["edges"], c.index.edge_scale(L), c.learnt)
+    found = unpack(work[stage1]["index"])
+    assert isinstance(found, IndexShortlister)
+    with torch.no_grad():
+        index.clusters.weight.copy_(torch.from_numpy(found.H))
+        index.clusters.bias.copy_(torch.from_numpy(found.bias))
+    task = EliasTask(encoder, index, _label_classifiers(L, c.encoder.dim), c.learnt_weight)
+    _train(task, c.learnt, work)
+    return {**_trained(task), **_figures(task.index)}
+
+
+def _figures(index: LearnedIndex) -> Values:
+    """Figure 3: the mean weight of a cluster's heaviest edge, of its second and so on. And the clusters per label."""
+    weights = np.zeros(index.is_edge.shape, np.float32)
+    weights[index.is_edge.cpu().numpy()] = as_array(index.edge_weights())
+    heaviest_first = -np.sort(-weights, axis=1)
+    curve = {"x": list(range(1, weights.shape[1] + 1)), "y": heaviest_first.mean(axis=0).tolist()}
+    clusters_per_label = np.bincount(index.labels, minlength=len(index.parents))
+    return {"edge_weights": curve, "clusters_per_label": {"clusters": clusters_per_label}}
+
+
+def _index(
+    work: StageWork[EliasConfig],
+    edges: sp.csr_array,
+    beta: float | None,
+    training: Training,
+) -> LearnedIndex:
+    c = work.config
+    L = work.data.label_count
+    pairs = training.batch_size * c.index.listed(L)
+    return LearnedIndex(
+        edges,
+        c.encoder.dim,
+        c.index.alpha,
+        beta,
+        c.index.explored(L),
+        c.index.listed(L),
+        c.exploration,
+        all_labels=pairs >= L,
+    )
+
+
+def _train(task: EliasTask, training: GroupedTraining, work: StageWork[EliasConfig]) -> None:
+    points = learnable(work.data.train)
+    train(task, Points(points.X, targets_of(points)), training, work, work.stage.name)
+
+
+def _trained(task: EliasTask) -> Values:
+    W, bias = task.labels()
+    return {
+        "encoder": state_on_cpu(task.encoder),
+        "index": pack(task.index.shortlister()),
+        "W": as_array(W),
+        "bias": as_array(bias),
+    }
+
+
+# The method: its variations, and how its parts predict.
+
+
+@register_method("elias")
+class Elias(Method[EliasConfig]):
+    """ELIAS: clusters of labels whose edges to labels are learnt with encoder and classifiers"""
+
+    config_type = EliasConfig
+    predictor_type = CascadePredictor
+    stages = (partition, repartition, stage1, adjacency, stage2)
+    can_ignore_pairs = True
+    citation = "Gupta, Chen, Yu, Hsieh, Dhillon: ELIAS, NeurIPS 2022"
+    ablations: ClassVar[Mapping[str, Ablation]] = {
+        "stage1": Ablation("ELIAS (Stage 1)", {"learn_index": False}),
+        "norecluster": Ablation("ELIAS, clustered once", {"recluster": False}),
+        "sampled": Ablation("ELIAS, clusters drawn as in the authors' code", {"exploration": "sampled"}),
+        "noshortlistloss": Ablation("ELIAS without the loss of the shortlist", {"fixed_weight": 0, "learnt_weight": 0}),
+    }
+
+    def fit(self, data: Dataset, run: Run) -> CascadePredictor:
+        c = self.config
+        run.stage(partition, data)
+        run.stage(repartition, data)
+        model = run.stage(stage1, data)
+        if c.learn_index:
+            run.report("unreachable_labels", run.stage(adjacency, data)["unreachable"])
+            model = run.stage(stage2, data)
+            run.report("edge_weights", model["edge_weights"])
+            run.report("clusters_per_label", mean_by_frequency(model["clusters_per_label"], data.label_frequency, 10))
+        encoder = fixed(bag_encoder_of(c.encoder, model["encoder"]))
+        ranker = ShortlistPredictor.of(
+            unpack(model["index"]), c.index.listed(data.label_count), model["W"], model["bias"]
+        )
+        return CascadePredictor(encoder, encoder, ranker)
