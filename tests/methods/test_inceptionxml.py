@@ -2,6 +2,8 @@
 
 import dataclasses
 import json
+import tempfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,7 +13,7 @@ from xcbench.methods import eclare, inceptionxml
 from xcbench.methods.inceptionxml import InceptionConfig, InceptionLFConfig, InceptionPredictor, RankTogether
 
 from tests.methods.problems import csr, train
-from tests.stand_in_device import StandInDevice
+from tests.stand_in_device import StandInDevice, train_on_stand_in
 from xcbench.cli import main
 from xcbench.data import TextColumn
 from xcbench.errors import DataError, InputError
@@ -271,6 +273,24 @@ def test_predictions_on_a_device_are_those_of_the_cpu(variant, tmp_path):
         there.save(tmp_path)
     np.testing.assert_allclose(found.scores, expected.scores, rtol=1e-3)
     assert (tmp_path / "values.json").exists()
+
+
+@variants
+def test_it_learns_on_a_device_what_it_learns_on_the_cpu(variant, monkeypatch):
+    train_on_stand_in(monkeypatch)
+    name, special = VARIANTS[variant]
+    method = get_method(name)
+    plugin = method(build(method.config_type, SHORT, special))
+    data = toy_dataset()
+    scores = []
+    with StandInDevice() as device:
+        for place in ("cpu", "standin"):
+            with tempfile.TemporaryDirectory() as folder:
+                seed_generators(0)
+                predictor = plugin.fit(data, RunContext(0, place, data, StageCache(Path(folder)), plugin))
+            scores.append(predictor.predict_titles(data.test.titles, 50).scores)
+    assert device.count("to device") > 0
+    np.testing.assert_allclose(scores[0], scores[1], rtol=1e-2, atol=1e-4)
 
 
 def test_a_run_and_a_prediction_of_new_text(tmp_path, capsys, monkeypatch):
