@@ -32,7 +32,7 @@ from xcbench.plugins import (
     stage,
 )
 from xcbench.shortlist import Vectors, exact_topk
-from xcbench.train import Batch, Candidates, Points, Schedule, Training, mixed_pairs, train
+from xcbench.train import Batch, Candidates, Points, Schedule, Training, train
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ def towers(work: StageWork[SiameseConfig]) -> Values:
     for number in range(c.rounds):
         # A point's own labels among the nearest do no harm: they are its candidates anyway.
         candidates = Candidates.of_labels(hard_negatives, work.data.label_count, with_positives=True)
-        train(module, Points(X, Y, candidates, mixed_pairs(work.data.train)), settings, work, f"round {number + 1}")
+        train(module, Points(X, Y, candidates, work.data.train), settings, work, f"round {number + 1}")
         if c.hard:
             vectors = module.embed(SparseRows.of(X))
             labels = torch.from_numpy(module.embed(module.Z)).to(work.device)

@@ -194,7 +194,7 @@ class Method(PlugIn[Config]):
     can_ignore_pairs: ClassVar[bool] = False
     """Whether its training ignores the pairs of `data.train.ignored`: they count neither as true nor as false."""
     can_mix_points: ClassVar[bool] = False
-    """Whether its training mixes points as `data.train.mixing` says: `mixed_pairs` of `xcbench.train` does it."""
+    """Whether its training mixes points as `data.train.mixing` says: `Points` of `xcbench.train` does it."""
     augment: ClassVar[tuple[str, ...]] = ()
     """Augmentations that belong to the method; they are applied before those that a run names."""
     needs_titles: ClassVar[bool] = False

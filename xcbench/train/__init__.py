@@ -10,7 +10,6 @@ from xcbench.train.batches import Batch, Candidates, Points, cut_shortlists, lea
 from xcbench.train.devices import resolve_device
 from xcbench.train.loop import Trainable, Training, TrainReport, Work, train
 from xcbench.train.memory import cascade_memory, estimate_memory
-from xcbench.train.mixing import mixed_pairs
 from xcbench.train.modules import ModuleConfig, official_training, scaled_training
 from xcbench.train.schedules import Schedule, halving_after
 from xcbench.train.stopping import stopping_early
@@ -40,7 +39,6 @@ __all__ = [
     "halving_after",
     "learnable",
     "log_odds",
-    "mixed_pairs",
     "official_training",
     "resolve_device",
     "scaled_training",
