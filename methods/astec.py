@@ -61,7 +61,6 @@ from xcbench.train import (
     cascade_memory,
     learnable,
     log_odds,
-    mixed_pairs,
     scaled_training,
     targets_of,
     train,
@@ -279,7 +278,7 @@ def surrogate(work: StageWork[AstecConfig]) -> Values:
     targets = meta_targets(targets_of(points), clustering)
     labels = _free_labels(c, clustering.K, binary_targets(original_targets).nnz, math.prod(original_targets.shape))
     task = RankAll(AstecEncoder(c.dim, c.dropout, E), labels, c.reduction)
-    train(task, Points(points.X, targets, mixed=mixed_pairs(points)), c.surrogate, work, "surrogate")
+    train(task, Points(points.X, targets, split=points), c.surrogate, work, "surrogate")
     return {"E": as_array(E.weight)}
 
 
@@ -314,14 +313,14 @@ def extreme(work: StageWork[AstecConfig]) -> Values:
     points = learnable(work.data.train)
     f = coarse(points.X, work[surrogate]["E"])
     listed = Neighbours.of(work[neighbours], c.centroid_weight).labels(f, c.shortlist_length)
-    candidates = Candidates.of_labels(listed, L, with_positives=True, random=c.random_negatives, own=points.label_of)
+    candidates = Candidates.of_labels(listed, L, with_positives=True, random=c.random_negatives)
 
     encoder = AstecEncoder(c.dim, c.dropout)
     candidates_per_point = min(L, c.shortlist_length + c.random_negatives)
     original = learnable(work.unaugmented.train)
     labels = _free_labels(c, L, binary_targets(original.Y).nnz, len(original) * candidates_per_point)
     task = RankShortlist(encoder, labels, "batch")
-    train(task, Points(f, targets_of(points), candidates, mixed_pairs(points)), c.extreme, work, "extreme")
+    train(task, Points(f, targets_of(points), candidates, points), c.extreme, work, "extreme")
     W, bias = all_classifiers(task, L)
     return {"R": as_array(encoder.fine.W()), "b": as_array(encoder.fine.bias), "W": W, "bias": bias}
 

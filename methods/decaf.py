@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from xcbench.data import Dataset, Split
 from xcbench.data.word_vectors import learn_vectors, read_vectors, vectors_digest
-from xcbench.kernels.arrays import Floats, Ints, Longs
+from xcbench.kernels.arrays import Floats, Longs
 from xcbench.kernels.csr import SparseRows
 from xcbench.labels.centroids import dense_centroids, sparse_centroids
 from xcbench.labels.clustering import balanced_clusters, cluster_count
@@ -54,7 +54,6 @@ from xcbench.train import (
     encode,
     fit_bias,
     learnable,
-    mixed_pairs,
     official_training,
     scaled_training,
     targets_of,
@@ -235,7 +234,7 @@ def surrogate(work: StageWork[DecafConfig]) -> Values:
     if not c.fitted_bias:
         labels.bias = None
     task = RankAll(DocumentEncoder(block, E), labels, c.reduction)
-    _train(c, c.surrogate, task, Points(points.X, targets, mixed=mixed_pairs(points)), work)
+    _train(c, c.surrogate, task, Points(points.X, targets, split=points), work)
     return {"E": as_array(E.weight), "encoder": folded(block)}
 
 
@@ -261,7 +260,7 @@ def shortlister(work: StageWork[DecafConfig]) -> Values:
     labels = label_classifiers(E, U, clustering.K, dropout, c.classifier, frozen=c.freeze)
     documents, X = document_side(GatedBlock(c.dim, dropout), E, points.X, c.freeze)
     task = RankAll(documents, labels, c.reduction)
-    _train(c, c.shortlister, task, Points(X, targets, mixed=mixed_pairs(points)), work)
+    _train(c, c.shortlister, task, Points(X, targets, split=points), work)
 
     H, bias = all_classifiers(task, clustering.K)
     beam = BeamShortlister.of(H, clustering, clustering.K, bias)
@@ -310,13 +309,13 @@ def extreme(work: StageWork[DecafConfig]) -> Values:
     E = TokenEmbeddings.of(work[surrogate]["E"] if module2["E"] is None else module2["E"])
     first_encoder = FixedEncoder(**module2["encoder"], E=as_array(E.weight))
     x = first_encoder.to(work.device)(points.X)
-    candidates = training_candidates(c, trained_shortlister(c, module2), x, points.label_of, work.device)
+    candidates = training_candidates(c, trained_shortlister(c, module2), x, work.device)
 
     dropout = c.extreme.dropout
     labels = label_classifiers(E, data.Z, L, dropout, c.classifier, c.free_start, c.freeze)
     documents, X = document_side(GatedBlock(c.dim, dropout), E, points.X, c.freeze)
     task = RankShortlist(documents, labels, c.reduction)
-    _train(c, c.extreme, task, Points(X, targets_of(points), candidates, mixed_pairs(points)), work)
+    _train(c, c.extreme, task, Points(X, targets_of(points), candidates, points), work)
 
     W, bias = all_classifiers(task, L)
     return {
@@ -336,20 +335,14 @@ def trained_shortlister(c: DecafConfig, module2: Values) -> Shortlister:
     return dataclasses.replace(found, beam=beam)
 
 
-def training_candidates(
-    c: DecafConfig,
-    found: Shortlister,
-    x: Floats,
-    own: Ints | None,
-    device: str,
-) -> Candidates:
-    """The labels against which each training point is ranked in Module IV; a title is always ranked against its own."""
+def training_candidates(c: DecafConfig, found: Shortlister, x: Floats, device: str) -> Candidates:
+    """The labels against which each training point is ranked in Module IV."""
     if isinstance(found, BeamShortlister):
         members = SparseRows.of(found.clustering.to_csr().T.tocsr())
         clusters = found.to(device).clusters(x)
-        return Candidates(clusters.indices, members, c.force_positives, own=own)
+        return Candidates(clusters.indices, members, c.force_positives)
     labels = found.shortlist(x, min(c.shortlist_length, found.label_count)).indices
-    return Candidates.of_labels(labels, found.label_count, c.force_positives, own=own)
+    return Candidates.of_labels(labels, found.label_count, c.force_positives)
 
 
 def _pretrained(c: DecafConfig, data: Dataset, seed: int) -> Floats:

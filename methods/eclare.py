@@ -63,7 +63,6 @@ from xcbench.train import (
     document_side,
     fit_bias,
     learnable,
-    mixed_pairs,
     official_training,
     scaled_training,
     targets_of,
@@ -268,11 +267,11 @@ def training_candidates(
     G: sp.csr_array,
     device: str = "cpu",
 ) -> Candidates:
-    """The labels against which each training point is ranked in Module IV; a title is always ranked against its own."""
+    """The labels against which each training point is ranked in Module IV."""
     label_count = G.shape[0]
     if c.negatives == "pagerank":
         near = personalised_pagerank(G, points.Y, top=min(c.shortlist_length, label_count))
-        return Candidates.of_labels(TopK.from_csr(near).indices, label_count, own=points.label_of)
+        return Candidates.of_labels(TopK.from_csr(near).indices, label_count)
 
     beam = cluster_beam(c, shortlister)
     encoder = FixedEncoder(**shortlister["encoder"], E=as_array(E.weight)).to(device)
@@ -280,7 +279,7 @@ def training_candidates(
     if c.expand:
         members = (members @ G).tocsr()
     clusters = beam.to(device).clusters(encoder(points.X))
-    return Candidates(clusters.indices, SparseRows.of(members), own=points.label_of)
+    return Candidates(clusters.indices, SparseRows.of(members))
 
 
 # Section 3.5: training in four modules.
@@ -316,7 +315,7 @@ def surrogate(work: StageWork[EclareConfig]) -> Values:
 
     train_points = learnable(work.data.train)
     targets = meta_targets(targets_of(train_points), clustering)
-    points = Points(train_points.X, targets, mixed=mixed_pairs(train_points))
+    points = Points(train_points.X, targets, split=train_points)
     dropout = c.surrogate.dropout
     E = TokenEmbeddings(work.data.feature_count, c.dim, scale=c.embedding_scale)
     labels = _cluster_classifiers(c, E, work.data.Z, clustering, counts, dropout, in_surrogate=True)
@@ -348,7 +347,7 @@ def shortlister(work: StageWork[EclareConfig]) -> Values:
     dropout = c.shortlister.dropout
     documents, X = document_side(ResidualBlock(c.dim, dropout), E, train_points.X, c.freeze)
     targets = meta_targets(targets_of(train_points), clustering)
-    points = Points(X, targets, mixed=mixed_pairs(train_points))
+    points = Points(X, targets, split=train_points)
     labels = _cluster_classifiers(c, E, Z, clustering, counts, dropout)
     task = RankAll(documents, labels, c.reduction)
     train(task, points, c.shortlister.training, work, "shortlister", fit_bias)
@@ -394,7 +393,7 @@ def extreme(work: StageWork[EclareConfig]) -> Values:
     dropout = c.extreme.dropout
     documents, X = document_side(ResidualBlock(c.dim, dropout), E, train_points.X, c.freeze)
     candidates = training_candidates(c, E, train_points, found, G, work.device)
-    points = Points(X, targets_of(train_points), candidates, mixed_pairs(train_points))
+    points = Points(X, targets_of(train_points), candidates, train_points)
     labels = label_classifiers(c, E, data.Z, G, dropout)
     task = RankShortlist(documents, labels, c.reduction)
     train(task, points, c.extreme.training, work, "extreme", fit_bias)

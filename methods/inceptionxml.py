@@ -75,7 +75,6 @@ from xcbench.train import (
     cut_shortlists,
     learnable,
     log_odds,
-    mixed_pairs,
     scaled_training,
     targets_of,
     train,
@@ -369,7 +368,7 @@ def trained(
     """What prediction needs of a trained network. With a graph, clusters are of centroids smoothed along it."""
     c: InceptionConfig = work.config
     train_points = learnable(replace(work.data.train, X=work[words]["train"]))
-    points = Points(train_points.X, targets_of(train_points), mixed=mixed_pairs(train_points), ordered=True)
+    points = Points(train_points.X, targets_of(train_points), split=train_points, ordered=True)
     if c.rank == "all":
         plain_task = RankAll(title_network, labels, c.reduction)
         train(plain_task, points, c.training, work, "network")
@@ -381,7 +380,7 @@ def trained(
     centroids = sparse_centroids(original.train.Y, original.train.X, graph=graph)
     clustering = balanced_clusters(centroids, K, seed=work.seed)
     density = _density(meta_targets(learnable(original.train).Y, clustering))
-    detached_steps = round(c.clusters.detached * c.training.step_count(len(points)))
+    detached_steps = round(c.clusters.detached * c.training.step_count(points))
     task = RankTogether(title_network, labels, clustering, density, c, detached_steps)
     train(task, points, c.training, work, "network")
     W, bias = all_classifiers(task, work.data.label_count)

@@ -13,7 +13,7 @@ from xcbench.kernels.arrays import Floats, Ints
 from xcbench.kernels.csr import SparseRows
 from xcbench.nn import TokenEmbeddings
 from xcbench.shortlist import exact_topk
-from xcbench.train import Batch, Candidates, Points, Training, mixed_pairs, train
+from xcbench.train import Batch, Candidates, Points, Training, train
 from xcbench.train.loop import WorkLike
 
 
@@ -100,7 +100,7 @@ def train_in_rounds(
     for number in range(rounds):
         # A point's own labels among the nearest do no harm: they are its candidates anyway.
         candidates = Candidates.of_labels(hard_negatives, data.label_count, with_positives=True)
-        points = Points(X, data.train.Y, candidates, mixed_pairs(data.train))
+        points = Points(X, data.train.Y, candidates, data.train)
         train(module, points, settings, work, f"round {number + 1}")
         if hard:
             hard_negatives = nearest_labels(module, X, hard, work.device)

@@ -33,7 +33,7 @@ from xcbench.plugins import (
     stage,
 )
 from xcbench.shortlist.blocks import topk_in_blocks
-from xcbench.train import Batch, Points, Schedule, Training, mixed_pairs, train
+from xcbench.train import Batch, Points, Schedule, Training, train
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ def networks(work: StageWork[MachConfig]) -> Values:
 
     module = Networks(data.feature_count, R, c.hidden, B, c.dropout)
     targets = _bucket_targets(data.train.Y, bucket_of, B)
-    points = Points(data.train.X, targets, mixed=mixed_pairs(data.train))
+    points = Points(data.train.X, targets, split=data.train)
     settings = Training(c.lr, c.batch_size, c.epochs, schedule=Schedule("linear", warmup=0.1))
     train(module, points, settings, work, "networks")
     tensors = {name: tensor.cpu() for name, tensor in module.state_dict().items()}

@@ -9,7 +9,8 @@ from xcbench.data import Split
 from xcbench.data.dataset import Mixing
 from xcbench.kernels.csr import SparseRows
 from xcbench.nn import DocumentEncoder, FreeLabels, ResidualBlock, TokenEmbeddings
-from xcbench.train import Candidates, Points, RankAll, RankShortlist, Training, Work, mixed_pairs, train
+from xcbench.train import Candidates, Points, RankAll, RankShortlist, Training, Work, train
+from xcbench.train.mixing import mixed_pairs
 
 N, V, L = 30, 12, 9
 
@@ -29,7 +30,7 @@ def rows_by_hand(points, matrix, rows, key):
 def test_features_and_targets_are_mixed_alike(dense):
     points = split(mixing=Mixing(alpha=1.0))
     X = points.X.toarray() if dense else points.X
-    mixed = Points(X, points.Y, mixed=mixed_pairs(points))
+    mixed = Points(X, points.Y, split=points)
     rows = np.arange(0, N, 2)
     batch = mixed.cut(rows, key=7)
     found = batch.X.numpy() if dense else batch.X.to_scipy().toarray()
@@ -40,7 +41,7 @@ def test_features_and_targets_are_mixed_alike(dense):
 
 def test_for_a_bag_mixing_rows_is_mixing_embeddings():
     points = split(mixing=Mixing(alpha=1.0))
-    mixed = Points(points.X, points.Y, mixed=mixed_pairs(points))
+    mixed = Points(points.X, points.Y, split=points)
     E = TokenEmbeddings(V, 5)
     rows = np.arange(N)
     with torch.no_grad():
@@ -52,7 +53,7 @@ def test_for_a_bag_mixing_rows_is_mixing_embeddings():
 def test_a_mixed_point_has_the_candidates_of_both():
     points = split(mixing=Mixing(weight=0.5))
     listed = np.random.default_rng(1).integers(0, L, (N, 2)).astype(np.int32)
-    mixed = Points(points.X, points.Y, Candidates.of_labels(listed, L), mixed_pairs(points))
+    mixed = Points(points.X, points.Y, Candidates.of_labels(listed, L), points)
     rows = np.arange(N)
     batch = mixed.cut(rows, key=1)
     _, pairs = mixed.mixed.draw(rows, 1)
@@ -66,7 +67,7 @@ def test_titles_are_partners_and_no_points():
     label_of = np.full(N, -1, np.int32)
     label_of[20:] = np.arange(10) % L
     points = split(label_of=label_of, mixing=Mixing("labels", alpha=1.0))
-    mixed = Points(points.X, points.Y, mixed=mixed_pairs(points))
+    mixed = Points(points.X, points.Y, split=points)
     assert len(mixed) == 20
     rows, pairs = mixed.mixed.draw(np.arange(20), 0)
     assert rows.tolist() == list(range(20))
@@ -105,9 +106,7 @@ def test_mixing_with_weight_1_is_the_identity(shortlists, tmp_path):
         candidates = None
         if shortlists:
             candidates = Candidates.of_labels(np.tile(np.arange(3, dtype=np.int32), (N, 1)), L, random=2)
-        train(
-            task, Points(points.X, points.Y, candidates, mixed_pairs(points)), Training(batch_size=8, epochs=2), Work()
-        )
+        train(task, Points(points.X, points.Y, candidates, points), Training(batch_size=8, epochs=2), Work())
         return parameters(task)
 
     assert same(trained(None), trained(Mixing(weight=1.0)))
@@ -124,5 +123,19 @@ def test_a_pair_that_either_ignores_is_ignored():
     points = split(mixing=Mixing(weight=0.5))
     Y = points.Y.copy()
     Y.data[:] = np.nan
-    mixed = Points(points.X, Y, mixed=mixed_pairs(points))
+    mixed = Points(points.X, Y, split=points)
     assert np.isnan(mixed.cut(np.arange(N)).targets.data).all()
+
+
+def test_titles_come_on_top_of_a_least_number_of_steps():
+    """6 steps for 30 points; where 10 of these are titles, 9, so that the other 20 are seen as often as in 6."""
+    label_of = np.full(N, -1, np.int32)
+    settings = Training(batch_size=10, epochs=1, min_steps=6)
+    assert settings.step_count(Points(*points_of(split(label_of=label_of)))) == 6
+    label_of[20:] = 0
+    assert settings.step_count(Points(*points_of(split(label_of=label_of)))) == 9
+    assert Training(batch_size=10, steps=6).step_count(Points(*points_of(split(label_of=label_of)))) == 6
+
+
+def points_of(points):
+    return points.X, points.Y, None, points

@@ -196,7 +196,7 @@ class Method(PlugIn[Config]):
     needs_titles: ClassVar[bool] = False
     """Whether it reads the words of a title in their order. A dataset without titles is then refused at once."""
     can_mix_points: ClassVar[bool] = False
-    """Whether its training mixes points as `data.train.mixing` says: `mixed_pairs` of `xcbench.train` does it."""
+    """Whether its training mixes points as `data.train.mixing` says: `Points` of `xcbench.train` does it."""
     augment: ClassVar[tuple[str, ...]] = ()
     """Augmentations that belong to the method; they are applied before those that a run names."""
     repeatable: ClassVar[bool] = True

@@ -13,7 +13,6 @@ from xcbench.train.kept_weights import Keeping
 from xcbench.train.label_shards import splits_labels
 from xcbench.train.loop import GroupedTraining, Trainable, Training, TrainReport, Work, train
 from xcbench.train.memory import CascadeMemory, cascade_memory, estimate_memory
-from xcbench.train.mixing import mixed_pairs
 from xcbench.train.modules import ModuleConfig, official_training, scaled_training
 from xcbench.train.schedules import Schedule, halving_after
 from xcbench.train.stopping import stopping_early
@@ -47,7 +46,6 @@ __all__ = [
     "halving_after",
     "learnable",
     "log_odds",
-    "mixed_pairs",
     "official_training",
     "resolve_device",
     "scaled_training",

@@ -21,7 +21,7 @@ from xcbench.kernels.random import word_at
 from xcbench.nn.device_arrays import on_device, pin
 from xcbench.nn.label_parts import LabelRange
 from xcbench.nn.losses import Shortlists
-from xcbench.train.mixing import DrawnPairs, MixedPairs
+from xcbench.train.mixing import DrawnPairs, MixedPairs, mixed_pairs
 from xcbench.train.processes import differentiable_sum
 
 _NO_PARTNERS = np.zeros(0, np.int64)
@@ -45,34 +45,21 @@ class Candidates:
         Whether a point's true labels are added to its candidates.
     random
         How many random labels are added to them. They differ between steps.
-    own
-        The label that each point is the title of, [N] of int32, which is added to its candidates; -1 for points that
-        are no titles. None where no point is one.
     """
 
     groups: Ints
     members: SparseRows
     with_positives: bool = False
     random: int = 0
-    own: Ints | None = None
 
     def __post_init__(self) -> None:
         if self.groups.ndim != 2 or self.groups.dtype != np.int32:
             raise ValueError(f"groups are an int32 array [N, g], got {self.groups.dtype} {self.groups.shape}")
         if self.groups.size and not -1 <= self.groups.min() <= self.groups.max() < len(self.members):
             raise ValueError(f"group numbers are -1 (none) to {len(self.members) - 1}")
-        if self.own is not None and len(self.own) != len(self.groups):
-            raise ValueError(f"own names a label per point, got {len(self.own)} for {len(self.groups)} points")
 
     @classmethod
-    def of_labels(
-        cls,
-        labels: Ints,
-        label_count: int,
-        with_positives: bool = False,
-        random: int = 0,
-        own: Ints | None = None,
-    ) -> Candidates:
+    def of_labels(cls, labels: Ints, label_count: int, with_positives: bool = False, random: int = 0) -> Candidates:
         """Return candidates that are given label by label.
 
         Parameters
@@ -81,7 +68,7 @@ class Candidates:
             The candidates of each point, [N, k] of int32, -1 where a point has fewer than k: as in `TopK.indices`.
         label_count
             L, the number of all labels.
-        with_positives, random, own
+        with_positives, random
             As above.
         """
         single = SparseRows(
@@ -90,7 +77,7 @@ class Candidates:
             data=np.ones(label_count, np.float32),
             width=label_count,
         )
-        return cls(labels, single, with_positives, random, own)
+        return cls(labels, single, with_positives, random)
 
 
 @dataclass(frozen=True)
@@ -161,9 +148,10 @@ class Points:
         One row per point and one column per label. Values may be real numbers; nan means that the pair is ignored.
     candidates
         The labels against which each point is ranked; None for all labels.
-    mixed
-        Which points are mixed with which others as batches are cut (`mixed_pairs`); None for no mixing. A mixed point
-        has the candidates of both, and an ignored pair of either is ignored.
+    split
+        The points as they are in the data, if some of them may be label titles or may have to be mixed: a title has its
+        own label among its candidates; a mixed point has the candidates of both, and an ignored pair of either is
+        ignored.
     ordered
         Whether the entries of a sparse row stand in an order, as the words of a title do. Then rows are not summed up
         where points are mixed: the encoder is given both.
@@ -174,19 +162,26 @@ class Points:
         X: sp.csr_array | Floats | Tensor,
         targets: sp.csr_array,
         candidates: Candidates | None = None,
-        mixed: MixedPairs | None = None,
+        split: Split | None = None,
         ordered: bool = False,
     ) -> None:
         self.X = SparseRows.of(X) if sp.issparse(X) else torch.as_tensor(X)
         self.targets = SparseRows.of(targets)
         self.candidates = candidates
-        self.mixed = mixed
         self.ordered = ordered
+        self.mixed: MixedPairs | None = None
+        self.label_of = _NO_LABELS
+        if split is not None:
+            self.mixed = mixed_pairs(split)
+        if split is not None and split.label_of is not None:
+            self.label_of = split.label_of
         self._X_on_device: Tensor | None = None
 
         sizes = {len(self.X), len(self.targets)}
         if candidates is not None:
             sizes.add(len(candidates.groups))
+        if split is not None:
+            sizes.add(len(split))
         if len(sizes) != 1:
             raise ValueError(f"features, targets and candidates must have one row per point, got {sorted(sizes)} rows")
 
@@ -195,6 +190,13 @@ class Points:
         if self.mixed is not None:
             return len(self.mixed.points)
         return len(self.targets)
+
+    @property
+    def titles(self) -> int:
+        """How many of the points that an epoch has are label titles."""
+        if self.mixed is not None and self.mixed.mixing.partners == "labels":
+            return 0
+        return int((self.label_of >= 0).sum())
 
     def cut(self, rows: Longs, key: int = 0, device: torch.device | str = "cpu") -> Batch:
         """Return the batch of some points.
@@ -217,7 +219,7 @@ class Points:
         targets = _rows_of(self.targets, rows, mixed)
         shortlists = None
         if self.candidates is not None:
-            shortlists = cut_shortlists(rows, self.candidates, targets, key, mixed)
+            shortlists = cut_shortlists(rows, self.candidates, targets, key, mixed, self.label_of)
         return PreparedBatch(self, rows, X, targets, shortlists, mixed)
 
     def prepare_share(self, rows: Longs, key: int, points: slice, labels: LabelRange) -> PreparedBatch:
@@ -247,7 +249,7 @@ class Points:
         shortlists = None
         if self.candidates is not None:
             # The union is in ascending order, so this process's labels are side by side in it.
-            whole = cut_shortlists(rows, self.candidates, targets, key, mixed)
+            whole = cut_shortlists(rows, self.candidates, targets, key, mixed, self.label_of)
             first_label, end = np.searchsorted(whole.labels, (labels.first, labels.last)).tolist()
             shortlists = Shortlists(whole.labels[first_label:end], whole.entries.columns(first_label, end))
             pairs = len(whole.entries.indices)
@@ -348,6 +350,7 @@ def cut_shortlists(
     targets: SparseRows,
     key: int = 0,
     mixed: DrawnPairs | None = None,
+    label_of: Ints | None = None,
 ) -> Shortlists:
     """Return the shortlists of a batch.
 
@@ -363,13 +366,16 @@ def cut_shortlists(
         The seed of random candidates.
     mixed
         What the points are mixed with, if they are: a point then has its partner's candidates, too.
+    label_of
+        The label whose title each point is, of all points, which is added to its candidates; -1 for other points. Empty
+        or None where no point is a title.
     """
     partners = _NO_PARTNERS
     if mixed is not None:
         partners = mixed.partners
     own = _NO_LABELS
-    if candidates.own is not None:
-        own = candidates.own
+    if label_of is not None:
+        own = label_of
     labels, indptr, positions, values = _cut_shortlists(
         rows,
         partners,
@@ -415,7 +421,7 @@ def targets_of(split: Split) -> sp.csr_array:
 def _cut_shortlists(
     rows: Longs,
     partners: Longs,
-    own: Ints,
+    label_of: Ints,
     groups: Ints,
     member_indptr: Longs,
     members: Ints,
@@ -430,7 +436,7 @@ def _cut_shortlists(
     """Return the union of all candidates, and CSR arrays with each point's: positions in the union, and targets.
 
     `partners` has for each point the one that it is mixed with, -1 for none, and no entry where nothing is mixed;
-    `own` has the own label of each point of all, or no entry where none has one.
+    `label_of` has an entry for each point of all, or none where no point is a title.
     """
     max_entries = 0
     for i, row in enumerate(rows):
@@ -463,8 +469,8 @@ def _cut_shortlists(
         for source in (row, _partner_of(partners, i)):
             if source < 0:
                 continue
-            if len(own) and own[source] >= 0:
-                end = _append_new(own[source : source + 1], i, candidate_of, labels, end)
+            if len(label_of) and label_of[source] >= 0:
+                end = _append_new(label_of[source : source + 1], i, candidate_of, labels, end)
             for group in groups[source]:
                 if group >= 0:
                     end = _append_new(

@@ -61,7 +61,8 @@ class Training:
     batch_size: int = 255
     epochs: int = 20
     min_steps: int = 0
-    """On small data, where `epochs` would be too few updates, training goes on until it has had this many."""
+    """On small data, where `epochs` would be too few updates, training goes on until it has had this many. Where label
+    titles are points, too, it is more in proportion."""
     steps: int | None = None
     """The exact number of steps. If it is given, `epochs` and `min_steps` do not count."""
     schedule: Schedule = field(default_factory=Schedule)
@@ -86,9 +87,9 @@ class Training:
         if not (0 <= self.beta1 < 1 and 0 <= self.beta2 < 1):
             raise ValueError(f"beta1 and beta2 are at least 0 and below 1, got {self.beta1} and {self.beta2}")
 
-    def step_count(self, points: int) -> int:
-        """Return how many steps a training on so many points takes."""
-        return _BatchPlan.of(points, self, seed=0).steps
+    def step_count(self, points: Points) -> int:
+        """Return how many steps a training on these points takes."""
+        return _BatchPlan.of(len(points), self, 0, points.titles).steps
 
 
 @dataclass(frozen=True)
@@ -145,12 +146,16 @@ class _BatchPlan:
     seed: int
 
     @classmethod
-    def of(cls, points: int, settings: Training, seed: int) -> _BatchPlan:
+    def of(cls, points: int, settings: Training, seed: int, titles: int = 0) -> _BatchPlan:
         batch_size = min(settings.batch_size, points)
         if settings.steps is not None:
             return cls(points, batch_size, settings.steps, seed)
         steps_per_epoch = -(-points // batch_size)
-        steps = max(settings.epochs * steps_per_epoch, settings.min_steps)
+        min_steps = settings.min_steps
+        if 0 < titles < points:
+            # Label titles come on top: other points are seen as often as they would be without them.
+            min_steps = -(-min_steps * points // (points - titles))
+        steps = max(settings.epochs * steps_per_epoch, min_steps)
         return cls(points, batch_size, steps, seed)
 
     @property
@@ -224,7 +229,7 @@ def train(
     if len(points) == 0:
         raise InputError(f"{name}: there are no points to train on")
 
-    plan = _BatchPlan.of(len(points), settings, work.seed)
+    plan = _BatchPlan.of(len(points), settings, work.seed, points.titles)
     device = resolve_device(work.device)
     processes = Processes.join()
     checkpoint = Checkpoint(
