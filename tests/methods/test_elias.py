@@ -10,6 +10,7 @@ from xcbench.methods import elias
 from xcbench.methods.elias import Elias, EliasConfig, EliasTask, IndexConfig
 
 from tests.methods.problems import csr, gappy, separable, stages_of, train
+from tests.stand_in_device import StandInDevice, on_cpu, train_on_stand_in
 from xcbench.data import Dataset, Split
 from xcbench.errors import InputError
 from xcbench.nn import FreeLabels
@@ -19,7 +20,8 @@ from xcbench.runner.context import RunContext
 from xcbench.runner.stage_cache import StageCache
 from xcbench.runner.toy import toy_dataset
 from xcbench.shortlist.packing import unpack
-from xcbench.train import Points
+from xcbench.train import Group, GroupedTraining, Keeping, Points, Work
+from xcbench.train import train as train_module
 from xcbench.train.encoders import BagConfig, bag_encoder
 from xcbench.train.learned_index import LearnedIndex
 
@@ -163,6 +165,21 @@ def test_ablations_share_what_they_do_not_change(tmp_path):
     assert [name for name in first if first[name] != second[name]] == ["stage2"]
     third = keys(**{"index.kappa": 3})
     assert [name for name in first if first[name] != third[name]] == ["adjacency", "stage2"]
+
+
+def test_a_device_trains_like_the_cpu(monkeypatch):
+    train_on_stand_in(monkeypatch)
+    data = toy_dataset(labels=20, train=40, test=5)
+    points = Points(data.train.X, data.train.Y)
+    groups = {"all": Group("*", weight_decay=0.1), "labels": Group("labels.*", weight_decay=0.1, accumulate=2)}
+    settings = GroupedTraining(lr=0.01, epochs=3, batch_size=16, groups=groups, keep=Keeping(average_from=0.5))
+    task = task_of(data)
+    train_module(task, points, settings, Work(0, "cpu", log=lambda line: None))
+    there = task_of(data)
+    with StandInDevice():
+        train_module(there, points, settings, Work(0, "standin", log=lambda line: None))
+    for (name, one), other in zip(task.named_parameters(), there.parameters(), strict=True):
+        torch.testing.assert_close(on_cpu(other), on_cpu(one), rtol=1e-3, atol=1e-4, msg=name)
 
 
 def test_one_vs_all_learns():

@@ -28,6 +28,11 @@ def settings(*modules):
     return {"dim": 8} | {f"{module}.{key}": value for module in modules for key, value in QUICK.items()}
 
 
+def encoder_settings(*modules):
+    """The same for methods whose encoder has settings of its own."""
+    return {"encoder.dim" if key == "dim" else key: value for key, value in settings(*modules).items()}
+
+
 CASCADE = settings("surrogate.training", "shortlister.training", "extreme.training")
 METHODS = {
     "decaf": ("decaf", CASCADE | {"clusters": 16, "beam": 6}),
@@ -35,6 +40,8 @@ METHODS = {
     "eclare": ("eclare", CASCADE | {"clusters": 16, "beam": 6}),
     "eclare as in the paper": ("eclare", CASCADE | {"clusters": 16, "beam": 6, "game.mode": "paper"}),
     "astec": ("astec", settings("surrogate", "extreme")),
+    "elias": ("elias", encoder_settings("warm_up", "fixed", "learnt") | {"index.clusters": 8}),
+    "ova": ("ova", encoder_settings("training")),
     "siamese": ("siamese", {"dim": 8, "epochs": 1}),
     "slice": ("slice", {"dim": 20}),
 }
