@@ -8,11 +8,10 @@ beyond both.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal
 
-import numpy as np
 import scipy.sparse as sp
 import torch
 from torch import Tensor, nn
@@ -20,7 +19,7 @@ from torch import Tensor, nn
 from xcbench.data import Dataset, Split, TopK
 from xcbench.data.matrices import unit_vectors
 from xcbench.evaluation.bins import mean_by_frequency
-from xcbench.kernels.arrays import Floats, Longs
+from xcbench.kernels.arrays import Floats
 from xcbench.kernels.csr import SparseRows
 from xcbench.labels import (
     Clustering,
@@ -38,6 +37,7 @@ from xcbench.labels.information import information_lost
 from xcbench.labels.label_graph import LabelGraph
 from xcbench.nn import (
     ComponentAttention,
+    ComponentClassifiers,
     DocumentEncoder,
     GraphConvolution,
     LabelBank,
@@ -155,66 +155,6 @@ def graph(work: StageWork[EclareConfig]) -> Values:
 # Section 3.2: label classifiers.
 
 
-class LabelClassifiers(nn.Module):
-    """w_l = sum_j alpha_lj z^j_l with z1 = E_L(E z_l), z2 = E_G((G E z)_l) and a free z3_l."""
-
-    def __init__(
-        self,
-        text: NeighbourText | None,
-        blocks: Sequence[nn.Module],
-        z3: LabelBank | None,
-        bias: LabelBank | None,
-        attention: ComponentAttention | None,
-    ) -> None:
-        super().__init__()
-        self.text = text
-        self.blocks = nn.ModuleList(blocks)
-        self.z3 = z3
-        self.bias = bias
-        self.attention = attention
-
-    def components(self, labels: Longs | None) -> list[Tensor]:
-        """z1, z2, ... and z3, each [labels, D], as far as there are such."""
-        z: list[Tensor] = []
-        if self.text is not None:
-            for block, r in zip(self.blocks, self.text(labels), strict=True):
-                z.append(block(r))
-        if self.z3 is not None:
-            z.append(self.z3(labels))
-        return z
-
-    def forward(self, labels: Longs | None) -> tuple[Tensor, Tensor | None]:
-        """Classifiers and biases of the labels given; None means all labels."""
-        z = self.components(labels)
-        w = sum(z[1:], z[0]) if self.attention is None else self.attention(*z)
-        bias = None if self.bias is None else self.bias(labels)
-        return w, bias
-
-    @torch.no_grad()
-    def strengths(self, count: int, block: int = 1 << 16) -> dict[str, Floats]:
-        """How much each component adds to each of `count` classifiers: its weight times its length (Figure 9)."""
-        self.eval()
-        blocks = [self._strengths(np.arange(first, min(first + block, count))) for first in range(0, count, block)]
-        return dict(zip(self._component_names(), np.concatenate(blocks, axis=1), strict=True))
-
-    def _strengths(self, labels: Longs) -> Floats:
-        """[components, labels] for some labels: all components of all labels at once may be too much for memory."""
-        z = self.components(labels)
-        strengths = torch.stack([torch.linalg.vector_norm(part, dim=1) for part in z], 1)
-        if self.attention is not None:
-            strengths = strengths * self.attention.weights(*z)
-        return as_array(strengths.T)
-
-    def _component_names(self) -> list[str]:
-        names = []
-        if self.text is not None:
-            known = {0: "LTE", 1: "GALE"}
-            names += [known.get(order, f"GALE, {order} hops") for order in self.text.orders]
-        if self.z3 is not None:
-            names.append("refinement")
-        return names
-
-
 def label_classifiers(
     c: EclareConfig,
     E: TokenEmbeddings,
@@ -222,13 +162,13 @@ def label_classifiers(
     G: sp.csr_array,
     dropout: float,
     in_surrogate: bool = False,
-) -> LabelClassifiers:
+) -> ComponentClassifiers:
     """Classifiers of the labels (or clusters) with text Z and graph G. Module I has no refinement vectors."""
     count = G.shape[0]
     bias = LabelBank(count) if c.classifier.fitted_bias else None
     if Z is None:
         free = LabelBank(count, c.dim, _random_start(count, c.dim))
-        return LabelClassifiers(None, [], free, bias, _attention(c, 1, dropout))
+        return ComponentClassifiers(None, [], free, bias, _attention(c, 1, dropout))
 
     first_order = 0 if c.classifier.text else 1
     orders = range(first_order, c.classifier.hops + 1)
@@ -242,7 +182,7 @@ def label_classifiers(
 
     attention = _attention(c, components, dropout)
     blocks = [_embedding_block(c, order, dropout) for order in orders]
-    return LabelClassifiers(text, blocks, z3, bias, attention)
+    return ComponentClassifiers(text, blocks, z3, bias, attention)
 
 
 def _attention(c: EclareConfig, components: int, dropout: float) -> ComponentAttention | None:
@@ -301,7 +241,7 @@ def _cluster_classifiers(
     counts: sp.csr_array,
     dropout: float,
     in_surrogate: bool = False,
-) -> LabelClassifiers:
+) -> ComponentClassifiers:
     """Clusters as labels, with the text of all their members and the edges between these."""
     G = c.graph.normalise(cluster_graph(counts, clustering, c.graph.top))
     U = None if Z is None else meta_text(Z, clustering)

@@ -11,12 +11,15 @@ from collections import Counter
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from xcbench.data import words
 from xcbench.data.text import TextEncoder, TextOptions
 from xcbench.errors import DataError, InputError
+from xcbench.plugins.codec import load_values, save_values
+from xcbench.train import Points
 
 TITLES = ["red apple pie", "green apple", "apple and pear", "the pear tree", "C++ primer", "C primer"]
 
@@ -195,3 +198,50 @@ def test_ngrams_are_all_runs_of_three_or_four_letters_of_marked_words():
     row = encoder.encode(["antler"]).toarray()[0]
     assert {encoder.vocabulary[i] for i in np.flatnonzero(row)} == {"▁an", "ant", "▁ant"}
     assert np.linalg.norm(row) == pytest.approx(1)
+
+
+def words_in_order(encoder, sequences):
+    rows = itertools.pairwise(sequences.indptr)
+    return [[encoder.vocabulary[token] for token in sequences.indices[first:last]] for first, last in rows]
+
+
+def test_sequences_have_the_known_words_in_their_order():
+    encoder = TextEncoder.fit(["b e c", "the d"], stop_words="english")
+    found = encoder.sequences(["E b, unknown the e!", "", "never seen", "d c b e"])
+    assert words_in_order(encoder, found) == [["e", "b", "e"], [], [], ["d", "c", "b", "e"]]
+    assert found.shape == (4, 4)
+    assert (found.data == 1).all()
+    cut = encoder.sequences(["e b e c", "", "c"], length=2)
+    assert words_in_order(encoder, cut) == [["e", "b"], [], ["c"]]
+    assert encoder.sequences([]).shape == (0, 4)
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.lists(st.text("abc d", max_size=12), min_size=1, max_size=6), st.data())
+def test_sequences_keep_their_order_wherever_rows_go(titles, data):
+    encoder = TextEncoder.fit(["a b c", *titles])
+    found = encoder.sequences(titles)
+    assert words_in_order(encoder, found) == [title.split() for title in titles]
+    picked = np.array(data.draw(st.lists(st.integers(0, len(titles) - 1), max_size=8)), np.int64)
+    expected = [titles[i].split() for i in picked]
+    assert words_in_order(encoder, found[picked]) == expected
+    batch = Points(found, sp.csr_array((len(titles), 2), dtype=np.float32)).cut(picked)
+    assert words_in_order(encoder, batch.X) == expected
+
+
+def test_sequences_count_what_the_bag_counts():
+    encoder = TextEncoder.fit(TITLES)
+    counts = encoder.sequences(TITLES).toarray().astype(np.float32)
+    np.testing.assert_allclose(encoder.to_tfidf(sp.csr_array(counts)).toarray(), encoder.encode(TITLES).toarray())
+
+
+def test_only_whole_words_have_sequences():
+    with pytest.raises(ValueError, match="this encoder has ngrams"):
+        TextEncoder.fit(TITLES, tokenizer="ngrams").sequences(TITLES)
+
+
+def test_an_encoder_survives_as_values(tmp_path):
+    encoder = TextEncoder.fit(TITLES, min_count=2)
+    save_values(tmp_path, {"encoder": encoder.to_values()})
+    again = TextEncoder.from_dict(load_values(tmp_path)["encoder"])
+    assert again.to_dict() == encoder.to_dict()

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from xcbench.data.word_vectors import learn_vectors, read_vectors, vectors_digest
+from xcbench.data.word_vectors import learn_vectors, read_vectors, read_word_vectors, vectors_digest
 from xcbench.errors import DataError
 
 
@@ -44,3 +44,33 @@ def test_a_file_is_told_from_another_by_what_it_holds(tmp_path):
     assert vectors_digest(tmp_path / "a") != vectors_digest(tmp_path / "b")
     with pytest.raises(DataError, match=r"nosuch\.npy: cannot be read \(No such file"):
         vectors_digest(tmp_path / "nosuch.npy")
+
+
+def test_word_vectors_are_read_by_word(tmp_path):
+    path = tmp_path / "glove.txt"
+    path.write_text("the 1 2\nred apple 3 4\nPear 5 6\nred 7 8e0\nred 0 0\n")
+    places, vectors = read_word_vectors(path, ["red", "pear", "the", "red apple"], 2)
+    assert dict(zip(places.tolist(), vectors.tolist(), strict=True)) == {2: [1, 2], 3: [3, 4], 0: [7, 8]}
+    path.write_text("2 2\nred 7 8 \nthe 1 2\n")  # word2vec's first line has two counts
+    places, vectors = read_word_vectors(path, ["red"], 2)
+    assert vectors.tolist() == [[7, 8]]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("the 1 2\nred 1\n", r"glove.txt, line 2: expected a word and 2 numbers, got 1 numbers"),
+        ("the 1 2\nred 1 x\n", r"glove.txt, line 2: expected 2 numbers after the word: .*'x'"),
+        ("the 1 2\nred 1 nan\n", r"glove.txt, line 2: expected finite numbers"),
+        ("the 1 2\n", "holds a vector of none of the 1 words"),
+        ("", "holds a vector of none of the 1 words"),
+        ("\x80PNG\n", "line 1: expected a word and 2 numbers"),
+    ],
+)
+def test_bad_word_vectors_are_refused_with_their_line(tmp_path, content, message):
+    path = tmp_path / "glove.txt"
+    path.write_text(content, "latin-1")
+    with pytest.raises(DataError, match=message):
+        read_word_vectors(path, ["red"], 2)
+    with pytest.raises(DataError, match="cannot be read"):
+        read_word_vectors(tmp_path, ["red"], 2)

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from xcbench.nn import relu_dropout
-from xcbench.nn.dropout import DropoutMask, kept_entries, start_step
+from xcbench.nn.dropout import DropoutMask, dropout, first_key, kept_entries, start_step
 from xcbench.threads import set_threads
 
 
@@ -58,6 +58,20 @@ def test_neighbouring_entries_are_dropped_independently():
 def test_nothing_is_dropped_outside_of_training():
     x = torch.randn(5, 4)
     torch.testing.assert_close(relu_dropout(x, 0.5, training=False), torch.relu(x))
+
+
+def test_plain_dropout_keeps_the_entries_of_the_mask_and_passes_gradients_through_it():
+    x = torch.randn(6, 5, 40, requires_grad=True)
+    start_step(3, 7)
+    y = dropout(x, 0.25, training=True)
+    mask = DropoutMask.of(0.25, first_key(3, 7), 0, 40)
+    expected = kept_entries(mask, torch.arange(30), 40).view(6, 5, 40) * float(mask.scale)
+    torch.testing.assert_close(y, x * expected)
+    y.sum().backward()
+    torch.testing.assert_close(x.grad, expected)
+    start_step(3, 7)
+    torch.testing.assert_close(dropout(x.double(), 0.25, training=True), (x * expected).double())
+    assert dropout(x, 0.25, training=False) is x
 
 
 def test_thread_count_changes_nothing():

@@ -1,10 +1,15 @@
 """Each promise of the contract is broken once, and the check must notice exactly that."""
 
+import dataclasses
+
 import pytest
 
 from xcbench.errors import InputError
-from xcbench.plugins.registry import entries
+from xcbench.plugins.registry import entries, get_method
 from xcbench.runner.check import check_method
+from xcbench.runner.resolve import resolve
+from xcbench.runner.spec import RunSpec
+from xcbench.runner.toy import toy_dataset
 
 HONEST = """
 import json
@@ -130,10 +135,22 @@ def test_a_method_that_is_not_there_is_the_users_mistake():
 
 # On demand only: what installs something on first use, and what trains for long (asked with short training by tests of
 # its own).
-SLOW = {name: [pytest.mark.slow] for name in ("xrlinear", "decaf", "eclare", "astec")}
+SLOW = {
+    name: [pytest.mark.slow] for name in ("xrlinear", "decaf", "eclare", "astec", "inceptionxml", "inceptionxml-lf")
+}
 USABLE = [entry.name for entry in entries("method") if not entry.problem]
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=SLOW.get(name, [])) for name in USABLE])
 def test_built_in_methods_keep_the_contract(name):
     assert {f.question: f.problem for f in check_method(name) if f.broken} == {}
+
+
+def test_a_dataset_without_titles_is_refused_when_the_run_is_resolved(monkeypatch):
+    data = toy_dataset()
+    monkeypatch.setattr(get_method("popularity"), "needs_titles", True)
+    assert resolve(RunSpec("popularity"), data).data is data
+    for split in ("train", "test"):
+        without = dataclasses.replace(getattr(data, split), titles=None)
+        with pytest.raises(InputError, match="method 'popularity' reads titles, which dataset 'toy-50' does not have"):
+            resolve(RunSpec("popularity"), dataclasses.replace(data, **{split: without}))

@@ -34,16 +34,27 @@ def test_linear_rises_and_falls():
 
 @pytest.mark.parametrize("total", [10, 97])
 def test_onecycle_equals_torch(total):
-    optimiser = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
+    optimiser = torch.optim.Adam([torch.zeros(1, requires_grad=True)], lr=1.0)
     theirs = torch.optim.lr_scheduler.OneCycleLR(
         optimiser, max_lr=1.0, total_steps=total, pct_start=0.3, div_factor=10, final_div_factor=1e4
     )
     expected = []
+    betas = []
     for _ in range(total):
         expected.append(optimiser.param_groups[0]["lr"])
+        betas.append(optimiser.param_groups[0]["betas"][0])
         optimiser.step()
         theirs.step() if len(expected) < total else None
-    assert factors(Schedule("onecycle", warmup=0.3, div=10, final_div=1e4), total) == pytest.approx(expected)
+    ours = Schedule("onecycle", warmup=0.3, div=10, final_div=1e4)
+    assert factors(ours, total) == pytest.approx(expected)
+    assert [ours.beta1(step, total, 0.9) for step in range(total)] == pytest.approx(betas)
+
+
+def test_only_onecycle_moves_beta1():
+    for kind in ("constant", "halving", "linear"):
+        assert Schedule(kind).beta1(3, 10, 0.9) == 0.9
+    for setting in (0.0, 0.98):
+        assert all(0 <= Schedule("onecycle").beta1(step, 10, setting) < 1 for step in range(10))
 
 
 @pytest.mark.parametrize("total", [1, 2, 3])

@@ -18,7 +18,8 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from xcbench.data.words import count_pairs, count_words
+from xcbench.data.dataset import TextColumn
+from xcbench.data.words import count_pairs, count_words, find_words
 from xcbench.errors import DataError, InputError, unknown_name
 
 if TYPE_CHECKING:
@@ -134,6 +135,49 @@ class TextEncoder:
         counts, words = count_words(texts, self.options.lowercase, stop_words)
         return self.to_tfidf(counts @ self._lookup(words))
 
+    def sequences(self, texts: Sequence[str], length: int | None = None) -> sp.csr_array:
+        """Return [n, V] rows whose entries are the known words of a title in their order, each with the value 1.
+
+        A word that occurs twice has two entries, and words that are not known are left out. Such rows can be sliced,
+        stored and batched like any others; sums and products with them count the words and ignore the order. Only
+        encoders of whole words have sequences.
+
+        Parameters
+        ----------
+        texts
+            The titles.
+        length
+            How many words a title keeps, the first ones; None keeps all.
+        """
+        if self.options.tokenizer != "words":
+            raise ValueError(f"sequences are of words, and this encoder has {self.options.tokenizer}")
+
+        found = find_words(texts, self.options.lowercase, STOP_WORDS[self.options.stop_words])
+        columns = map(self._column_of.get, found.words, itertools.repeat(-1))
+        column_of_word = np.fromiter(columns, np.int32, len(found.words))
+        is_known = found.numbers >= 0
+        is_known[is_known] = column_of_word[found.numbers[is_known]] >= 0
+        rows = found.rows[is_known]
+        tokens = column_of_word[found.numbers[is_known]]
+
+        lengths = np.bincount(rows, minlength=found.text_count)
+        if length is not None:
+            starts = np.cumsum(lengths) - lengths
+            is_kept = np.arange(len(rows)) - starts[rows] < length
+            tokens = tokens[is_kept]
+            lengths = np.minimum(lengths, length)
+        indptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+        ones = np.ones(len(tokens), np.float32)
+        return sp.csr_array((ones, tokens, indptr), shape=(found.text_count, self.feature_count))
+
+    def to_values(self) -> dict[str, Any]:
+        """Return the same as `to_dict`, with arrays in place of lists: what a stage or a predictor keeps."""
+        return {
+            **self.to_dict(),
+            "vocabulary": TextColumn.of(self.vocabulary),
+            "title_counts": self.title_counts,
+        }
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values, from which `from_dict` makes an equal encoder."""
         return {
@@ -146,7 +190,7 @@ class TextEncoder:
 
     @classmethod
     def from_dict(cls, value: Any) -> TextEncoder:
-        """Make an encoder of what `to_dict` returned. Raises `DataError` for anything else."""
+        """Make an encoder of what `to_dict` or `to_values` returned. Raises `DataError` for anything else."""
         try:
             encoder = cls(
                 options=TextOptions(**value["options"]),

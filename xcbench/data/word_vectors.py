@@ -6,6 +6,7 @@ factors it directly, deterministically and without another library. Titles are s
 context of a token is its whole title.
 """
 
+from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
 
@@ -81,6 +82,54 @@ def read_vectors(path: Path, shape: tuple[int, int]) -> Floats:
     if vectors.shape != shape or not np.issubdtype(vectors.dtype, np.floating):
         raise DataError(f"expected floats of shape {shape}, got {vectors.dtype} {vectors.shape}", path)
     return np.array(vectors, np.float32)
+
+
+def read_word_vectors(path: Path, vocabulary: Sequence[str], dim: int) -> tuple[npt.NDArray[np.int64], Floats]:
+    """Read the vectors of some words from a text file: a word per line, then its numbers, separated by blanks.
+
+    That is GloVe's form and word2vec's text form, whose first line has two counts. A word may contain blanks itself,
+    as some of GloVe's do. Returns the places of the words that were found in `vocabulary`, and their vectors.
+
+    Parameters
+    ----------
+    path
+        The file, as UTF-8. Only lines of words in the vocabulary are parsed.
+    vocabulary
+        The words.
+    dim
+        The length of a vector.
+    """
+    place = {word: number for number, word in enumerate(vocabulary)}
+    found: dict[int, Floats] = {}
+    try:
+        with path.open("rb") as file:
+            for number, line in enumerate(file, start=1):
+                parts = line.rstrip().rsplit(b" ", dim)
+                is_header = number == 1 and len(line.split()) == 2
+                if is_header:
+                    continue
+                if len(parts) != dim + 1:
+                    raise DataError(f"expected a word and {dim} numbers, got {len(parts) - 1} numbers", path, number)
+                word = place.get(parts[0].decode("utf-8", "replace"))
+                if word is not None and word not in found:
+                    found[word] = _numbers(parts[1:], path, number)
+    except OSError as error:
+        raise DataError(f"cannot be read ({error.strerror})", path) from None
+
+    if not found:
+        raise DataError(f"holds a vector of none of the {len(place)} words of the data", path)
+    places = np.fromiter(found, np.int64, len(found))
+    return places, np.stack(list(found.values()))
+
+
+def _numbers(parts: Sequence[bytes], path: Path, line: int) -> Floats:
+    try:
+        vector = np.array([float(part) for part in parts], np.float32)
+    except ValueError as error:
+        raise DataError(f"expected {len(parts)} numbers after the word: {error}", path, line) from None
+    if not np.isfinite(vector).all():
+        raise DataError("expected finite numbers", path, line)
+    return vector
 
 
 def _mutual_information(texts: sp.csr_array) -> sp.csr_array:

@@ -7,6 +7,7 @@ import unicodedata
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -53,6 +54,39 @@ def count_words(
     without
         Words, in lower case, to leave out.
     """
+    found = find_words(texts, lowercase, without)
+    shape = (found.text_count, len(found.words))
+    return count_pairs(found.rows, found.numbers, shape), found.words
+
+
+@dataclass(frozen=True)
+class FoundWords:
+    """Every occurrence of a word, in the order of the texts.
+
+    Parameters
+    ----------
+    rows
+        The text of each occurrence; they ascend.
+    numbers
+        The word of each occurrence, as its place in `words`; -1 for a word that is left out.
+    words
+        The distinct words, in the order of their first occurrence.
+    text_count
+        How many texts there are.
+    """
+
+    rows: npt.NDArray[np.int32]
+    numbers: npt.NDArray[np.int32]
+    words: list[str]
+    text_count: int
+
+
+def find_words(
+    texts: Iterable[str],
+    lowercase: bool = True,
+    without: AbstractSet[str] = frozenset(),
+) -> FoundWords:
+    """Find the words of texts; the parameters are those of `count_words`."""
     number: defaultdict[str, int] = defaultdict()
     number.default_factory = number.__len__  # a new word gets the next free number
 
@@ -70,12 +104,12 @@ def count_words(
     is_wanted = np.fromiter(wanted, bool, len(number))
     new_number = np.cumsum(is_wanted) - 1
     new_number = np.where(is_wanted, new_number, -1).astype(np.int32)
-    counts = count_pairs(
-        _concatenate(rows),
-        new_number[_concatenate(columns)],
-        shape=(text_count, int(is_wanted.sum())),
+    return FoundWords(
+        rows=_concatenate(rows),
+        numbers=new_number[_concatenate(columns)],
+        words=list(itertools.compress(number, is_wanted)),
+        text_count=text_count,
     )
-    return counts, list(itertools.compress(number, is_wanted))
 
 
 def count_pairs(

@@ -65,6 +65,16 @@ class SparseRows:
         taken = _take(self.arrays, rows)
         return SparseRows(*taken, self.width)
 
+    def in_table(self) -> tuple[int, Longs]:
+        """Return the length T of the longest row, and the place of each entry in a flattened table of [rows, T].
+
+        The entries of a row stand at the row's first places, in their order; the places behind them are padding.
+        """
+        lengths = np.diff(self.indptr)
+        T = int(lengths.max(initial=0))
+        gaps = np.arange(len(self)) * T - self.indptr[:-1]
+        return T, np.arange(len(self.indices)) + np.repeat(gaps, lengths)
+
     @cached_property
     def by_column(self) -> ByColumn:
         """The entries sorted by column. Computed once."""

@@ -9,8 +9,10 @@ May import `kernels` and the ground. `shortlist`, `train`, `runner`, `report` an
 from xcbench.nn.adam import Adam
 from xcbench.nn.attention import ComponentAttention
 from xcbench.nn.blocks import DocumentEncoder, GatedBlock, GatedSum, GraphConvolution, ResidualBlock, Scale
+from xcbench.nn.components import ComponentClassifiers
 from xcbench.nn.dropout import relu_dropout
 from xcbench.nn.embeddings import LabelBank, TokenEmbeddings, weighted_sums
+from xcbench.nn.inception import InceptionEncoder, PointNorm, inception_size
 from xcbench.nn.label_text import FreeLabels, LabelText, NeighbourText
 from xcbench.nn.losses import Reduction, Shortlists, bce_over_all, bce_over_shortlists
 from xcbench.nn.residual import Factored
@@ -19,15 +21,18 @@ from xcbench.nn.spectral import SpectralWeight
 __all__ = [
     "Adam",
     "ComponentAttention",
+    "ComponentClassifiers",
     "DocumentEncoder",
     "Factored",
     "FreeLabels",
     "GatedBlock",
     "GatedSum",
     "GraphConvolution",
+    "InceptionEncoder",
     "LabelBank",
     "LabelText",
     "NeighbourText",
+    "PointNorm",
     "Reduction",
     "ResidualBlock",
     "Scale",
@@ -36,6 +41,7 @@ __all__ = [
     "TokenEmbeddings",
     "bce_over_all",
     "bce_over_shortlists",
+    "inception_size",
     "relu_dropout",
     "weighted_sums",
 ]

@@ -1,4 +1,4 @@
-"""ReLU and dropout in one pass, with masks that are addressed instead of drawn in turn.
+"""Dropout, and ReLU and dropout in one pass, with masks that are addressed instead of drawn in turn.
 
 Whether an entry is dropped follows from (seed, step, call, row, column). A hash of the first four gives an offset in a
 fixed pool of random numbers, and the row reads its numbers from there on. So a mask is the same on every device and
@@ -123,6 +123,20 @@ def relu_dropout(x: Tensor, rate: float, training: bool, first_row: int = 0) -> 
     return masked_relu(x, mask)
 
 
+def dropout(x: Tensor, rate: float, training: bool, first_row: int = 0) -> Tensor:
+    """Return drop(x), for x of any shape; a row is what the last dimension holds. Parameters as in `relu_dropout`."""
+    mask = next_mask(rate, training, x.shape[-1], first_row)
+    if mask.threshold == 0:
+        return x
+    rows = x.reshape(-1, x.shape[-1])
+    if kernels_support(x):
+        return _Dropout.apply(rows, mask).view(x.shape)  # type: ignore[no-untyped-call, no-any-return]
+
+    row_numbers = torch.arange(len(rows), device=x.device)
+    is_kept = kept_entries(mask, row_numbers, rows.shape[1])
+    return torch.where(is_kept, rows * float(mask.scale), 0).view(x.shape)
+
+
 def next_mask(rate: float, training: bool, width: int, first_row: int = 0) -> DropoutMask:
     """Return the next mask for rows of this width. A mask that drops nothing uses up no key."""
     if not training or rate == 0:
@@ -232,3 +246,32 @@ class _ReluDropout(torch.autograd.Function):
             dx,
         )
         return dx, None
+
+
+@kernel
+def _dropout_rows(first: int, last: int, x: Floats, mask: DropoutMask, out: Floats) -> None:
+    """out = drop(x)."""
+    for i in range(first, last):
+        numbers = pool_numbers(mask, i, x.shape[1])
+        for j in range(x.shape[1]):
+            out[i, j] = x[i, j] * mask.scale if numbers[j] >= mask.threshold else np.float32(0)
+
+
+class _Dropout(torch.autograd.Function):
+    """drop(x) on our kernels. Gradients pass through the same mask, which is read from the pool again."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, mask: DropoutMask) -> Tensor:
+        ctx.mask = mask
+        return _dropped(x, mask)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
+        return _dropped(grads[0], ctx.mask), None
+
+
+def _dropped(x: Tensor, mask: DropoutMask) -> Tensor:
+    x = x.contiguous()
+    out = torch.empty_like(x)
+    share_rows(_dropout_rows, len(x), x.numel(), x, mask, out)
+    return out

@@ -47,9 +47,10 @@ class TokenEmbeddings(nn.Module):
         nn.init.uniform_(self.weight, -bound, bound)
 
     @classmethod
-    def of(cls, vectors: Floats) -> TokenEmbeddings:
-        """Return a table that starts at given vectors."""
-        table = cls(*vectors.shape)
+    def of(cls, vectors: Floats, lazy: bool = False) -> TokenEmbeddings:
+        """Return a table that starts at given vectors. `lazy` is as above."""
+        vocabulary, dim = vectors.shape
+        table = cls(vocabulary, dim, lazy)
         with torch.no_grad():
             table.weight.copy_(torch.from_numpy(vectors))
         return table
@@ -62,6 +63,17 @@ class TokenEmbeddings(nn.Module):
             return _EmbedTexts.apply(self.weight, texts, self.touched)  # type: ignore[no-untyped-call, no-any-return]
 
         return self._sums_in_torch(rows_on_device(texts, self.weight.device))
+
+    def of_words(self, texts: SparseRows) -> Tensor:
+        """Return one vector per entry of `texts`, in their order, whatever its value: the words, not their sum."""
+        count = len(texts.indices)
+        single = SparseRows(
+            indptr=np.arange(count + 1),
+            indices=texts.indices,
+            data=np.ones(count, np.float32),
+            width=texts.width,
+        )
+        return self(single)  # type: ignore[no-any-return]
 
     def of_rows(self, texts: SparseRows, rows: Longs) -> Tensor:
         """Return the embeddings of some rows of constant texts, which stay on the device."""

@@ -193,6 +193,8 @@ class Method(PlugIn[Config]):
     """Settings per dataset, such as the paper's. The preset named like the dataset of a run is applied by default."""
     can_ignore_pairs: ClassVar[bool] = False
     """Whether its training ignores the pairs of `data.train.ignored`: they count neither as true nor as false."""
+    needs_titles: ClassVar[bool] = False
+    """Whether it reads the words of a title in their order. A dataset without titles is then refused at once."""
     repeatable: ClassVar[bool] = True
     """False where a library draws random numbers that cannot be seeded: two trainings then differ."""
 

@@ -11,7 +11,7 @@ import psutil
 from xcbench.data import Dataset
 from xcbench.runner.context import PlannedStage, RunContext
 from xcbench.runner.environment import check_device, choose_device
-from xcbench.runner.resolve import ResolvedRun, resolve
+from xcbench.runner.resolve import ResolvedRun, check_titles, resolve
 from xcbench.runner.retraining import can_retrain_in_parallel
 from xcbench.runner.spec import OverwriteStrategy, RunSpec
 from xcbench.runner.stage_cache import StageCache, StageNote
@@ -90,6 +90,7 @@ def plan(
 def _plan_method(resolved: ResolvedRun, context: RunContext) -> Dataset:
     """Plan the stages of every member; returns the data that the method will see."""
     seen = augmented(resolved, context)
+    check_titles(type(resolved.method), seen)
     resolved.method.check_data(seen)
     for number in range(resolved.spec.ensemble):
         member = context.member(number)

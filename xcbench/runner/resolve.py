@@ -98,6 +98,7 @@ def resolve(spec: RunSpec, data: Dataset | None = None) -> ResolvedRun:
     else:
         source = data.name
 
+    check_titles(method_type, data)
     preset = _choose_preset(spec, method_type, data.name)
     preset_patch = method_type.presets[preset] if preset else {}
     config = build(method_type.config_type, preset_patch, patch, owner=method_type.name)
@@ -112,6 +113,13 @@ def resolve(spec: RunSpec, data: Dataset | None = None) -> ResolvedRun:
         source=source,
         handed_over=handed_over,
     )
+
+
+def check_titles(method: type[Method[Any]], data: Dataset) -> None:
+    """Raise an `InputError` if a method that reads titles meets points without them."""
+    has_titles = data.train.titles is not None and data.test.titles is not None
+    if method.needs_titles and not has_titles:
+        raise InputError(f"method {method.name!r} reads titles, which dataset {data.name!r} does not have")
 
 
 def _check_numbers(spec: RunSpec) -> None:

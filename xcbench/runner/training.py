@@ -15,7 +15,7 @@ from xcbench.plugins.stages import seed_generators
 from xcbench.runner.context import RunContext
 from xcbench.runner.environment import check_device, choose_device
 from xcbench.runner.model import Model
-from xcbench.runner.resolve import ResolvedRun, resolve
+from xcbench.runner.resolve import ResolvedRun, check_titles, resolve
 from xcbench.runner.retraining import ParallelRetraining
 from xcbench.runner.spec import OverwriteStrategy, RunSpec
 from xcbench.runner.stage_cache import StageCache
@@ -106,6 +106,7 @@ def _train_on(data: Dataset, resolved: ResolvedRun, context: RunContext) -> tupl
 
 
 def _fit_members(resolved: ResolvedRun, data: Dataset, context: RunContext) -> Model:
+    check_titles(type(resolved.method), data)  # an augmentation may have added points without titles
     resolved.method.check_data(data)
     count = resolved.spec.ensemble
     members = []

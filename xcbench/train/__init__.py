@@ -6,7 +6,7 @@ May import `data`, `kernels`, `nn` and `shortlist`. `runner`, `report`, `cli` an
 """
 
 from xcbench.kernels.memory import MemoryEstimate
-from xcbench.train.batches import Batch, Candidates, Points, learnable, targets_of
+from xcbench.train.batches import Batch, Candidates, Points, cut_shortlists, learnable, targets_of
 from xcbench.train.devices import resolve_device
 from xcbench.train.loop import Trainable, Training, TrainReport, Work, train
 from xcbench.train.memory import cascade_memory, estimate_memory
@@ -30,6 +30,7 @@ __all__ = [
     "Work",
     "all_classifiers",
     "cascade_memory",
+    "cut_shortlists",
     "document_side",
     "encode",
     "estimate_memory",

@@ -139,7 +139,7 @@ class Points:
         targets = self.targets.take(rows)
         shortlists = None
         if self.candidates is not None:
-            shortlists = _shortlists(rows, self.candidates, targets, key)
+            shortlists = cut_shortlists(rows, self.candidates, targets, key)
         return PreparedBatch(self, rows, X, targets, shortlists)
 
     def dense_features(self, rows: Longs, device: torch.device) -> Tensor:
@@ -189,7 +189,20 @@ class PreparedBatch:
             pin(table.data)
 
 
-def _shortlists(rows: Longs, candidates: Candidates, targets: SparseRows, key: int) -> Shortlists:
+def cut_shortlists(rows: Longs, candidates: Candidates, targets: SparseRows, key: int = 0) -> Shortlists:
+    """Return the shortlists of a batch.
+
+    Parameters
+    ----------
+    rows
+        The batch's points, as rows of `candidates.groups`.
+    candidates
+        The groups of labels of each point.
+    targets
+        One row per point of the batch.
+    key
+        The seed of random candidates.
+    """
     labels, indptr, positions, values = _cut_shortlists(
         rows,
         candidates.groups,

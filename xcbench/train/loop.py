@@ -79,6 +79,10 @@ class Training:
         if not (0 <= self.beta1 < 1 and 0 <= self.beta2 < 1):
             raise ValueError(f"beta1 and beta2 are at least 0 and below 1, got {self.beta1} and {self.beta2}")
 
+    def step_count(self, points: int) -> int:
+        """Return how many steps a training on so many points takes."""
+        return _BatchPlan.of(points, self, seed=0).steps
+
 
 @dataclass(frozen=True)
 class Work:
@@ -343,7 +347,9 @@ class _Trainer:
         loss.backward()  # type: ignore[no-untyped-call]
         self.processes.all_reduce_gradients(self.module, counts)
 
-        self.optimiser.lr = self.settings.lr * self.settings.schedule.factor(step, self.plan.steps)
+        settings = self.settings
+        self.optimiser.lr = settings.lr * settings.schedule.factor(step, self.plan.steps)
+        self.optimiser.betas = (settings.schedule.beta1(step, self.plan.steps, settings.beta1), settings.beta2)
         self.optimiser.step()
         self.epoch_loss += self.processes.sum_over_ranks(loss) * part.points
         self.epoch_points += part.points

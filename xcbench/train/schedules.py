@@ -10,6 +10,9 @@ from xcbench.errors import InputError, unknown_name
 
 Kind: TypeAlias = Literal["constant", "halving", "onecycle", "linear"]
 
+BETA1_SWING = 0.05
+"""PyTorch's `OneCycleLR` moves beta1 between 0.85 and 0.95."""
+
 
 @dataclass(frozen=True)
 class Schedule:
@@ -17,7 +20,8 @@ class Schedule:
 
     - `constant`;
     - `halving`: halved at each share in `at`;
-    - `onecycle`: from 1/`div` up along a cosine until `warmup`, then down to 1/(`div` `final_div`);
+    - `onecycle`: from 1/`div` up along a cosine until `warmup`, then down to 1/(`div` `final_div`); beside it, Adam's
+      beta1 falls from 0.05 above its setting to 0.05 below it and rises again;
     - `linear`: from 0 up until `warmup`, then down to 0, both in straight lines.
 
     Parameters
@@ -57,14 +61,26 @@ class Schedule:
             return self._onecycle(step, total)
         return self._linear(step, total)
 
+    def beta1(self, step: int, total: int, setting: float) -> float:
+        """Return Adam's beta1 of a step, which is the setting in all but `onecycle`."""
+        if self.kind != "onecycle":
+            return setting
+        highest = min(setting + BETA1_SWING, 0.99)
+        lowest = max(setting - BETA1_SWING, 0.0)
+        return self._cycle(step, total, highest, lowest, highest)
+
     def _onecycle(self, step: int, total: int) -> float:
         start = 1 / self.div
         end = 1 / (self.div * self.final_div)
+        return self._cycle(step, total, start, 1.0, end)
+
+    def _cycle(self, step: int, total: int, start: float, middle: float, end: float) -> float:
+        """Along a cosine from start to middle until `warmup`, then along another one to the end."""
         peak = self.warmup * total - 1
         last = total - 1
         if step <= peak:
-            return _cosine(start, 1.0, _share(step, peak))
-        return _cosine(1.0, end, _share(step - peak, last - peak))
+            return _cosine(start, middle, _share(step, peak))
+        return _cosine(middle, end, _share(step - peak, last - peak))
 
     def _linear(self, step: int, total: int) -> float:
         peak = round(self.warmup * total)
