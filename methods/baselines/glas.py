@@ -1,6 +1,6 @@
 """GLaS: a bag of word vectors, one vector per label, and a regulariser that spreads labels as their points say.
 
-x_hat = drop(ReLU(E x)), scores <x_hat, v_l>. Beside the loss, a softmax over the labels of the batch, the Gram matrix of
+x_hat = drop(ReLU(E x)), scores <x_hat, v_l>. Beside the loss, a softmax over the labels of a batch, the Gram matrix of
 the labels is drawn to S = (A Z^-1 + Z^-1 A) / 2, with A = Y^T Y and Z its diagonal: S_ij is the mean of P(i | j) and
 P(j | i). The regulariser is lambda times the mean of (<v_i, v_j> - S_ij)^2, in each step over the pairs of the batch's
 labels.
