@@ -153,6 +153,8 @@ class Adam:
 
         def pay(table: nn.Module, arguments: tuple[Any, ...]) -> None:
             rows = arguments[0] if arguments else None
+            if isinstance(table, LabelBank):
+                rows = table.rows_of(rows)
             self._pay(name, _rows_read(rows, self.parameters[name].device))
 
         return pay
