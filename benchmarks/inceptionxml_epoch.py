@@ -17,12 +17,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 from torch.nn.utils.parametrizations import spectral_norm
+from xcbench.methods.inceptionxml import TitleNetwork, free_labels, network_of, words
 
 from benchmarks.figure import Figure
 from xcbench.data import Dataset, load_dataset
 from xcbench.kernels.arrays import Longs
 from xcbench.kernels.csr import SparseRows
-from xcbench.methods.inceptionxml import TitleNetwork, free_labels, network_of, words
 from xcbench.nn import inception_size
 from xcbench.plugins.config import build
 from xcbench.plugins.registry import get_method

@@ -105,6 +105,13 @@ class ClusterConfig:
     detached: float = 0.4
     """For this share of the training, from its start, only the clusters' loss trains the encoder."""
 
+    def __post_init__(self) -> None:
+        sizes = (self.count, self.beam, self.shortlist_length)
+        if any(size is not None and size < 1 for size in sizes):
+            raise ValueError("count, beam and shortlist_length are at least 1")
+        if not 0 <= self.detached <= 1 or self.weight < 0:
+            raise ValueError("detached is between 0 and 1, weight is not negative")
+
 
 @dataclass(frozen=True)
 class InceptionConfig:
@@ -143,22 +150,24 @@ class InceptionConfig:
 # Words: sequences of ids, and where their vectors start.
 
 
-@stage(settings=("length", "stop_words"), data=("data", "unaugmented"), seeded=False)
+@stage(settings=("stop_words",), data="unaugmented", seeded=False)
+def vocabulary(work: StageWork[InceptionConfig]) -> Values:
+    """The words of training and label text."""
+    return TextEncoder.fit(_texts(work.unaugmented), stop_words=work.config.stop_words).to_values()
+
+
+@stage(settings=("length",), after=[vocabulary], seeded=False)
 def words(work: StageWork[InceptionConfig]) -> Values:
-    """The vocabulary, of training and label text, and the words of each training title in their order."""
-    c = work.config
-    encoder = TextEncoder.fit(_texts(work.unaugmented), stop_words=c.stop_words)
-    return {
-        "encoder": encoder.to_values(),
-        "train": encoder.sequences(work.data.train.titles or (), c.length),
-    }
+    """The words of each training title in their order."""
+    encoder = TextEncoder.from_dict(work[vocabulary])
+    return {"train": encoder.sequences(work.data.train.titles or (), work.config.length)}
 
 
-@stage(settings=("word_dim", "start", "vectors"), data="unaugmented", after=[words], shared=True)
+@stage(settings=("word_dim", "start", "vectors"), data="unaugmented", after=[vocabulary], shared=True)
 def word_vectors(work: StageWork[InceptionConfig]) -> Values:
     """Where E starts. All vectors are about as long as the authors' random ones, which lie in +-0.25."""
     c = work.config
-    encoder = TextEncoder.from_dict(work[words]["encoder"])
+    encoder = TextEncoder.from_dict(work[vocabulary])
     E = work.generator().uniform(-0.25, 0.25, (encoder.feature_count, c.word_dim)).astype(np.float32)
     if c.vectors is not None:
         known, vectors = read_word_vectors(Path(c.vectors), encoder.vocabulary, c.word_dim)
@@ -456,14 +465,14 @@ def label_graph(work: StageWork[InceptionLFConfig]) -> Values:
 @stage(
     settings=(*TRAINED, "label_dropout", "graph.normalisation"),
     data=("data", "unaugmented"),
-    after=[words, word_vectors, label_graph],
+    after=[vocabulary, words, word_vectors, label_graph],
 )
 def label_network(work: StageWork[InceptionLFConfig]) -> Values:
     """Encoder, heads and label classifiers. Points and labels share the word vectors."""
     c = work.config
     title_network = network_of(c, work[word_vectors]["E"])
     G = c.graph.normalise(work[label_graph]["graph"])
-    Z = TextEncoder.from_dict(work[words]["encoder"]).encode(work.data.label_titles or ())
+    Z = TextEncoder.from_dict(work[vocabulary]).encode(work.data.label_titles or ())
     labels = text_labels(c, title_network.encoder.E, Z, G, candidate_density(c, work.data))
     return trained(work, title_network, labels, G)
 
@@ -601,9 +610,9 @@ class InceptionOnDevice:
         self.source.save(folder)
 
 
-def predictor_of(c: InceptionConfig, vocabulary: Values, parts: Values) -> InceptionPredictor:
+def predictor_of(c: InceptionConfig, known: Values, parts: Values) -> InceptionPredictor:
     sizes = {"word_dim": c.word_dim, "length": c.length, "rank": c.rank}
-    return InceptionPredictor(vocabulary, sizes, parts["tensors"], parts["W"], parts["bias"], parts["clusters"])
+    return InceptionPredictor(known, sizes, parts["tensors"], parts["W"], parts["bias"], parts["clusters"])
 
 
 def memory_of(c: InceptionConfig, data: Dataset) -> int:
@@ -645,7 +654,7 @@ class InceptionXML(Method[InceptionConfig]):
 
     config_type = InceptionConfig
     predictor_type = InceptionPredictor
-    stages = (words, word_vectors, network)
+    stages = (vocabulary, words, word_vectors, network)
     can_ignore_pairs = True
     can_mix_points = True
     needs_titles = True
@@ -656,8 +665,7 @@ class InceptionXML(Method[InceptionConfig]):
     presets: ClassVar[Mapping[str, Patch]] = OFFICIAL
 
     def fit(self, data: Dataset, run: Run) -> InceptionPredictor:
-        vocabulary = run.stage(words, data)["encoder"]
-        return predictor_of(self.config, vocabulary, run.stage(network, data))
+        return predictor_of(self.config, run.stage(vocabulary, data), run.stage(network, data))
 
     def estimate_memory(self, data: Dataset) -> int:
         return memory_of(self.config, data)
@@ -674,7 +682,7 @@ class InceptionXMLLF(Method[InceptionLFConfig]):
 
     config_type = InceptionLFConfig
     predictor_type = InceptionPredictor
-    stages = (words, word_vectors, label_graph, label_network)
+    stages = (vocabulary, words, word_vectors, label_graph, label_network)
     can_ignore_pairs = True
     needs_titles = True
     citation = "Kharbanda, Gupta, Schultheis, Banerjee, Hsieh, Babbar: Gandalf, KDD 2024"
@@ -685,8 +693,7 @@ class InceptionXMLLF(Method[InceptionLFConfig]):
             raise InputError(f"method 'inceptionxml-lf' needs label titles, which dataset {data.name!r} does not have")
 
     def fit(self, data: Dataset, run: Run) -> InceptionPredictor:
-        vocabulary = run.stage(words, data)["encoder"]
-        return predictor_of(self.config, vocabulary, run.stage(label_network, data))
+        return predictor_of(self.config, run.stage(vocabulary, data), run.stage(label_network, data))
 
     def estimate_memory(self, data: Dataset) -> int:
         return memory_of(self.config, data)

@@ -218,7 +218,7 @@ def start_of_words(data, folder, **settings):
     method = get_method("inceptionxml")
     plugin = method(build(method.config_type, SHORT, settings))
     context = RunContext(0, "cpu", data, StageCache(folder), plugin)
-    vocabulary = list(context.stage(inceptionxml.words, data)["encoder"]["vocabulary"])
+    vocabulary = list(context.stage(inceptionxml.vocabulary, data)["vocabulary"])
     return dict(zip(vocabulary, context.stage(inceptionxml.word_vectors, data)["E"], strict=True))
 
 
@@ -245,6 +245,8 @@ def test_learnt_word_vectors_know_which_words_belong_together(tmp_path):
         ("word_dim", 62, "steps of 4"),
         ("length", 0, "at least 1"),
         ("dropout", 1.0, "below 1"),
+        ("clusters.beam", 0, "at least 1"),
+        ("clusters.detached", 2.0, "between 0 and 1"),
         ("stop_words", "englsh", "expects one of none, english"),
     ],
 )
