@@ -63,6 +63,8 @@ def another(key, value, declared, tmp_path):
         return not value
     if isinstance(value, (list, tuple)) or typing.get_origin(declared) is tuple:
         return [*(value or []), 0.9]
+    if key == "word_dim":
+        return value + 4
     if value is None:
         return 7
     if isinstance(value, int):

@@ -15,13 +15,19 @@ T x T, where T is the number of words. With A = X0 X0^T W1 and C = (X0 W2^T) X0^
     P X2 = P (I + g2 (I + g1 A) C) (I + g1 A) X0,
 
 and nothing of the size D x D is ever made per title.
+
+The convolutions move on by 4 places. So 4 neighbouring places with all their channels are one row of a matrix, and a
+convolution is a single matrix product, of these rows and of the kernels cut into pieces of 4 places, followed by a sum
+of rows that are shifted against each other. For that, channels are the last dimension of every table.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import batch_norm, conv1d, gelu, linear, pad
+from torch.nn.functional import batch_norm, gelu, linear, pad
 
 from xcbench.errors import InputError
 from xcbench.kernels.arrays import Longs
@@ -29,6 +35,7 @@ from xcbench.kernels.csr import MixedRows, SparseRows
 from xcbench.nn.device_arrays import on_device
 from xcbench.nn.dropout import dropout
 from xcbench.nn.embeddings import TokenEmbeddings
+from xcbench.nn.shifted_sums import shifted_sums
 from xcbench.nn.spectral import SpectralWeight
 
 FILTERS = 32
@@ -77,14 +84,13 @@ class InceptionEncoder(nn.Module):
     def forward(self, titles: SparseRows | MixedRows) -> Tensor:
         """Return one vector per title. An entry of `titles` is a word; entries stand in the order of the title."""
         rows = self._projected(titles)
-        rows = self._dropped(self.projection_norm(gelu(rows)))
-        rows = self._dropped(self.branches_norm(gelu(self._branches(rows))))
-        rows = conv1d(rows, self.last.weight, self.last.bias, STRIDE)
-        h: Tensor = self.last_norm(gelu(rows))
-        return h.flatten(1)
+        rows = self._dropped(_normed(gelu(rows), self.projection_norm))
+        rows = self._dropped(_normed(gelu(self._branches(rows)), self.branches_norm))
+        rows = _normed(gelu(self._last(rows)), self.last_norm)
+        return rows.transpose(1, 2).flatten(1)
 
     def _projected(self, titles: SparseRows | MixedRows) -> Tensor:
-        """P X2 plus its bias, [points, 32, D]."""
+        """P X2 plus its bias, [points, D, 32]."""
         if isinstance(titles, MixedRows):
             X0, X0_W2 = self._mixed_tables(titles, self.W2())
         else:
@@ -98,7 +104,7 @@ class InceptionEncoder(nn.Module):
         PB = P + self.g2 * (P @ C + self.g1 * (P @ A @ C))
         mixed = PB + self.g1 * (PB @ A)
         assert self.projection.bias is not None
-        return torch.baddbmm(self.projection.bias[:, None], mixed, X0)
+        return torch.baddbmm(self.projection.bias, X0_T, mixed.transpose(1, 2))
 
     def _tables(self, titles: SparseRows, W2: Tensor) -> tuple[Tensor, Tensor]:
         """X0 and X0 W2^T, [points, T, D]."""
@@ -122,14 +128,15 @@ class InceptionEncoder(nn.Module):
         return X0, X0_W2
 
     def _branches(self, rows: Tensor) -> Tensor:
-        """The three convolutions side by side, [points, 96, D / 4]; the ends of the embedding axis meet."""
-        outputs = []
-        for branch, width in zip(self.branches, WIDTHS, strict=True):
-            beyond = (width - STRIDE) // 2
-            around = pad(rows, (beyond, beyond), "circular") if beyond else rows
-            assert isinstance(branch, nn.Conv1d)
-            outputs.append(conv1d(around, branch.weight, branch.bias, STRIDE))
-        return torch.cat(outputs, 1)
+        """The three convolutions side by side, [points, D / 4, 96]; the ends of the embedding axis meet."""
+        beyond = (WIDTHS[-1] - STRIDE) // 2
+        around = torch.cat([rows[:, -beyond:], rows, rows[:, :beyond]], 1)
+        return _convolved(around, [branch for branch in self.branches if isinstance(branch, nn.Conv1d)])
+
+    def _last(self, rows: Tensor) -> Tensor:
+        """The last convolution, [points, places, 32]. What is left of the places at the end is not read."""
+        whole = rows.shape[1] // STRIDE * STRIDE
+        return _convolved(rows[:, :whole], [self.last])
 
     def _dropped(self, x: Tensor) -> Tensor:
         return dropout(x, self.dropout, self.training)
@@ -142,6 +149,39 @@ class PointNorm(nn.BatchNorm1d):
         if x.numel() != self.num_features:
             return super().forward(x)
         return batch_norm(x, self.running_mean, self.running_var, self.weight, self.bias, False, 0.0, self.eps)
+
+
+def _normed(rows: Tensor, norm: nn.BatchNorm1d) -> Tensor:
+    """BatchNorm of channels that are the last dimension."""
+    normed: Tensor = norm(rows.flatten(0, 1))
+    return normed.view(rows.shape)
+
+
+def _convolved(rows: Tensor, layers: Sequence[nn.Conv1d]) -> Tensor:
+    """Convolve rows [points, places, channels] by each layer, with stride 4; outputs are side by side.
+
+    Narrow kernels lie in the middle of the widest one: that is where the authors' padding puts them.
+    """
+    points, places, channels = rows.shape
+    widest = layers[-1].kernel_size[0]
+    pieces = []
+    branches: list[int] = []
+    shifts: list[int] = []
+    for number, layer in enumerate(layers):
+        width = layer.kernel_size[0]
+        first, left = divmod((widest - width) // 2, STRIDE)
+        right = -(left + width) % STRIDE
+        kernel = pad(layer.weight, (left, right)).permute(2, 1, 0)  # [width, channels, filters]
+        whole = kernel.reshape(-1, STRIDE * channels, FILTERS)
+        pieces.append(whole)
+        branches += [number] * len(whole)
+        shifts += range(first, first + len(whole))
+
+    blocks = rows.reshape(points * places // STRIDE, STRIDE * channels)
+    W = torch.cat(pieces).transpose(0, 1).flatten(1)  # [4 channels, pieces x filters]
+    products = (blocks @ W).view(points, places // STRIDE, len(shifts), FILTERS)
+    bias = torch.cat([layer.bias for layer in layers if layer.bias is not None])
+    return shifted_sums(products, branches, shifts) + bias
 
 
 def _convolution(inputs: int, outputs: int, width: int) -> nn.Conv1d:
