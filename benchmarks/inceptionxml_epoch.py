@@ -21,6 +21,7 @@ from torch.nn.utils.parametrizations import spectral_norm
 from benchmarks.figure import Figure
 from xcbench.data import Dataset, load_dataset
 from xcbench.kernels.arrays import Longs
+from xcbench.kernels.csr import SparseRows
 from xcbench.methods.inceptionxml import TitleNetwork, free_labels, network_of, words
 from xcbench.nn import inception_size
 from xcbench.plugins.config import build
@@ -106,7 +107,7 @@ def our_task(data: Dataset, vocabulary: int) -> RankAll:
 def padded(points: Points, rows: Longs, vocabulary: int) -> Tensor:
     """[rows, 32] of ids, padded."""
     batch = points.cut(rows).X
-    assert not isinstance(batch, Tensor)
+    assert isinstance(batch, SparseRows)
     ids = torch.full((len(rows), S), vocabulary)
     for i in range(len(rows)):
         tokens = batch.indices[batch.indptr[i] : batch.indptr[i + 1]]
