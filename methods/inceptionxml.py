@@ -473,7 +473,7 @@ def label_network(work: StageWork[InceptionLFConfig]) -> Values:
     title_network = network_of(c, work[word_vectors]["E"])
     G = c.graph.normalise(work[label_graph]["graph"])
     Z = TextEncoder.from_dict(work[vocabulary]).encode(work.data.label_titles or ())
-    labels = text_labels(c, title_network.encoder.E, Z, G, candidate_density(c, work.data))
+    labels = text_labels(c, title_network.encoder.E, Z, G, candidate_density(c, work.unaugmented))
     return trained(work, title_network, labels, G)
 
 
@@ -684,6 +684,7 @@ class InceptionXMLLF(Method[InceptionLFConfig]):
     predictor_type = InceptionPredictor
     stages = (vocabulary, words, word_vectors, label_graph, label_network)
     can_ignore_pairs = True
+    can_mix_points = True
     needs_titles = True
     citation = "Kharbanda, Gupta, Schultheis, Banerjee, Hsieh, Babbar: Gandalf, KDD 2024"
     presets: ClassVar[Mapping[str, Patch]] = {name: _official_lf(preset) for name, preset in OFFICIAL.items()}

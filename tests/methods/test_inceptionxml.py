@@ -139,7 +139,7 @@ def together_task(beam, detached_steps=0, labels=12, K=4):
     targets = meta_targets(csr(Y), clustering)
     network = inceptionxml.network_of(c, np.random.default_rng(0).normal(size=(9, 64)).astype(np.float32))
     free = inceptionxml.free_labels(c, labels, inception_size(64), 0.1)
-    task = RankTogether(network, free, clustering, targets, c, detached_steps)
+    task = RankTogether(network, free, clustering, 0.1, c, detached_steps)
     tokens = SparseRows.of(csr(np.eye(3, 9)))
     return task, Batch(np.arange(3), tokens, SparseRows.of(csr(Y)), None), targets
 
