@@ -179,10 +179,8 @@ class EliasTask(nn.Module):
 
 
 def _label_classifiers(L: int, dim: int) -> FreeLabels:
-    """One free vector per label, drawn at random, and biases of 0."""
-    bound = math.sqrt(6 / dim)
-    start = torch.empty(L, dim).uniform_(-bound, bound)
-    return FreeLabels(L, dim, start)
+    """One free vector and one bias per label, from 0: a label with few points would never lose a random start."""
+    return FreeLabels(L, dim, torch.zeros(L, dim))
 
 
 # Stage 1: a fixed partition.

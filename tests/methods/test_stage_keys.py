@@ -18,6 +18,7 @@ from xcbench.plugins.stages import ConfigView
 from xcbench.runner.context import RunContext
 from xcbench.runner.stage_cache import StageCache
 from xcbench.runner.toy import toy_dataset
+from xcbench.train import Schedule
 
 QUICK = {"dim": 8, "epochs": 1, "rounds": 2, "min_steps": 2, "steps": 2, "batch_size": 64}
 VARIANTS = {
@@ -67,9 +68,9 @@ def another(key, value, declared, tmp_path):
     if key == "word_dim":
         return value + 4
     if key.endswith(".schedule"):
-        return {"kind": "constant"}
+        return Schedule("constant")
     if value is None:
-        return 7
+        return 0.5 if float in options else 7
     if isinstance(value, int):
         return value + 1
     if isinstance(value, str):

@@ -67,7 +67,8 @@ class GroupedAdam:
         self.betas = betas
         self.parts: list[tuple[Group, Adam]] = []
         for group, members in _members(names, groups, rest):
-            own = replace(group, lr=group.lr or rest.lr, schedule=group.schedule or rest.schedule)
+            lr = rest.lr if group.lr is None else group.lr
+            own = replace(group, lr=lr, schedule=group.schedule or rest.schedule)
             assert own.lr is not None
             adam = Adam(module, own.lr, betas, eps, lr_factors, own.weight_decay, members)
             self.parts.append((own, adam))
