@@ -48,7 +48,7 @@ CLUSTERS_AT_ONCE = 64
 
 @dataclass(frozen=True)
 class OverlapConfig:
-    """The base is like XR-Linear; lambda was chosen on held-out fifths of lf-debian-4k's training points."""
+    """The base is like XR-Linear; lambda was chosen on a held-out fifth of lf-debian-4k's training points."""
 
     cluster_labels: int = 100
     """Labels in a cluster of the first partition."""
