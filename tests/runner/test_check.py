@@ -136,7 +136,8 @@ def test_a_method_that_is_not_there_is_the_users_mistake():
 # On demand only: what installs something on first use, and what trains for long (asked with short training by tests of
 # its own).
 SLOW = {
-    name: [pytest.mark.slow] for name in ("xrlinear", "decaf", "eclare", "astec", "inceptionxml", "inceptionxml-lf")
+    name: [pytest.mark.slow]
+    for name in ("xrlinear", "decaf", "eclare", "astec", "inceptionxml", "inceptionxml-lf", "attentionxml")
 }
 USABLE = [entry.name for entry in entries("method") if not entry.problem]
 
