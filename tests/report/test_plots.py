@@ -34,7 +34,7 @@ def ink(path) -> float:
 ROWS = (
     Row("good", METHOD, overrides={"right": 0.9}, series="s", x=1),
     Row("fair", METHOD, overrides={"right": 0.5}, series="s", x=2),
-    Row("to come", "glas", series="s", x=3),
+    Row("to come", "lightxml", series="s", x=3),
 )
 
 
@@ -53,7 +53,7 @@ def test_every_kind_is_drawn(dataset_runs, tmp_path, figure):
     result = drawn(dataset_runs, tmp_path / "f.png", experiment(figure, *rows, metrics=("P@1", "PSP@1")))
     assert result.path == tmp_path / "f.png"
     assert 0.01 < ink(result.path) < 0.6
-    assert dict(result.missing) == ({} if figure.kind == "frequency" else {"to come": "no public code"})
+    assert dict(result.missing) == ({} if figure.kind == "frequency" else {"to come": "no package exists; needs pre-trained BERT weights"})
 
 
 @pytest.mark.parametrize("suffix", [".svg", ".pdf"])
@@ -86,7 +86,7 @@ def test_nothing_to_draw_is_said(dataset_runs, tmp_path, capsys):
     said = capsys.readouterr()
     assert end.value.code == 0
     assert "there is nothing to draw yet" in said.out
-    assert "ELIAS: not available: not built yet" in said.err
+    assert "ELIAS: not available: not run yet" in said.err
 
 
 def test_wrong_requests(dataset_runs, tmp_path):
