@@ -137,7 +137,18 @@ def test_a_method_that_is_not_there_is_the_users_mistake():
 # its own).
 SLOW = {
     name: [pytest.mark.slow]
-    for name in ("xrlinear", "decaf", "eclare", "astec", "inceptionxml", "inceptionxml-lf", "attentionxml")
+    for name in (
+        "xrlinear",
+        "decaf",
+        "eclare",
+        "astec",
+        "inceptionxml",
+        "inceptionxml-lf",
+        "gandalf",
+        "elias",
+        "ova",
+        "attentionxml",
+    )
 }
 USABLE = [entry.name for entry in entries("method") if not entry.problem]
 
