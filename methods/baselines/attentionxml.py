@@ -127,9 +127,8 @@ class AttentionNetwork(nn.Module):
         """H [points, words, 2 hidden], and which of its places hold a word; a title without words has one of zeros."""
         lengths = np.diff(titles.indptr)
         n = len(titles)
-        T = max(1, int(lengths.max(initial=0)))
-        rows = np.repeat(np.arange(n), lengths)
-        places = rows * T + np.arange(len(rows)) - np.repeat(titles.indptr[:-1], lengths)
+        longest, places = titles.in_table()
+        T = max(1, longest)
 
         vectors = dropout(self.E.of_words(titles), self.word_dropout, self.training)
         table = vectors.new_zeros(n * T, vectors.shape[1])

@@ -88,7 +88,9 @@ def test_the_loss_is_over_each_point_s_candidates():
     net = network()
     words = titles_of([[3, 1, 4], [1, 5]])
     X = csr(np.zeros((2, 9)))
-    X.indices, X.indptr, X.data = words.indices, words.indptr, words.data
+    X.indices = words.indices
+    X.indptr = words.indptr
+    X.data = words.data
     Y = csr([[1, 0, 0, 0, 0, 0], [0, 0, 0, np.nan, 0, 1]])
     listed = np.array([[2, 4], [3, -1]], np.int32)
     batch = Points(X, Y, Candidates.of_labels(listed, 6, with_positives=True)).cut(np.arange(2))

@@ -9,7 +9,10 @@ from xcbench.kernels.csr import SparseRows
 from xcbench.nn.dropout import start_step
 from xcbench.train.learned_index import LearnedIndex
 
-C, L, D, B = 7, 30, 5, 9
+C = 7
+L = 30
+D = 5
+B = 9
 
 
 def edges_of(seed=0, share=0.35):

@@ -12,7 +12,9 @@ from xcbench.nn import DocumentEncoder, FreeLabels, ResidualBlock, TokenEmbeddin
 from xcbench.train import Candidates, Points, RankAll, RankShortlist, Training, Work, train
 from xcbench.train.mixing import mixed_pairs
 
-N, V, L = 30, 12, 9
+N = 30
+V = 12
+L = 9
 
 
 def split(**fields):
