@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
-from tests.report.conftest import METHOD, InProcess
+from tests.report.conftest import LABELS, METHOD, InProcess
 from xcbench.cli import main
+from xcbench.data.binary import store_dataset
 from xcbench.report import tables
 from xcbench.report.claims import Verdict, claims_grid, judge_claims
 from xcbench.report.experiments import Claim, Experiment, Row
 from xcbench.report.grid import as_text
+from xcbench.report.scores import DatasetRuns
 
 RIGHT = {"all": 1.0, "nearly": 0.995, "most": 0.8, "half": 0.5, "some": 0.4, "few": 0.1}
 ROWS = (*(Row(label, METHOD, overrides={"right": share}) for label, share in RIGHT.items()), Row("to come", "renee"))
@@ -105,6 +109,28 @@ def test_scope_and_several_opponents(dataset_runs):
         claim(better="all", worse=("half",), datasets=("elsewhere",)),
     )
     assert [f.description for f in found] == ["all vs half", "all vs few"]
+
+
+def test_points_that_are_labels_apart(toy, store, tmp_path):
+    points = np.arange(60, 100)
+    filtered = np.column_stack([points, (points + 5) % LABELS])
+    data = replace(toy, test=replace(toy.test, filter=filtered))
+    store_dataset(data, tmp_path / "with filter")
+    runs = DatasetRuns(data, store, str(tmp_path / "with filter"))
+    experiment, found = findings(runs, claim(better="all", worse=("some",), labels_apart=True))
+
+    # "some" is right on the first 80 of 200 points: on 20 of the 40 with a filtered pair, on 60 of the 160 others.
+    labels, others = found[0].parts
+    assert (labels.points, labels.difference) == ("40 points that are labels", 50.0)
+    assert (others.points, others.difference) == ("160 other points", 62.5)
+    assert labels.low < 50 < labels.high
+    assert found[0].difference == 60.0
+    assert "160 other points" in as_text([claims_grid(experiment, found)])
+
+
+def test_without_filtered_pairs_all_points_are_others(dataset_runs):
+    _, found = findings(dataset_runs, claim(better="all", worse=("some",), labels_apart=True))
+    assert [part.points for part in found[0].parts] == ["200 other points"]
 
 
 @pytest.mark.parametrize(

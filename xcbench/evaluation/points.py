@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from xcbench.errors import InputError
-from xcbench.evaluation.arrays import FloatArray
+from xcbench.evaluation.arrays import BoolArray, FloatArray
 from xcbench.evaluation.metric import Metric, percent
 
 
@@ -39,6 +39,17 @@ class PointScores:
     def value(self) -> float:
         """The metric, in percent; 0 where there is nothing to find."""
         return percent(self.numerator, self.denominator)
+
+    def of_units(self, counted: BoolArray) -> PointScores:
+        """The same metric over some of the units; the others add nothing to it.
+
+        Parameters
+        ----------
+        counted
+            [units] Which ones count.
+        """
+        shares = np.ones(len(self)) if self.denominator is None else self.denominator
+        return PointScores(self.metric, np.where(counted, self.numerator, 0), np.where(counted, shares, 0))
 
     @staticmethod
     def average(runs: Sequence[PointScores]) -> PointScores:

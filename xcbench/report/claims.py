@@ -12,6 +12,9 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from statistics import NormalDist
 
+import numpy as np
+
+from xcbench.data import Dataset
 from xcbench.evaluation import holm
 from xcbench.report import paper
 from xcbench.report.availability import check, unavailable
@@ -35,6 +38,17 @@ class Verdict(Enum):
 
 
 @dataclass(frozen=True)
+class Part:
+    """The same difference on some of the test points: shown, not tested."""
+
+    points: str
+    """Which ones, in words."""
+    difference: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
 class Finding:
     """One difference that a claim is about, and what came of testing it."""
 
@@ -53,6 +67,7 @@ class Finding:
     """Why the verdict is undecided or not available."""
     published: tuple[float, ...] = ()
     """The same difference in the paper's figures, on each of the paper's datasets."""
+    parts: tuple[Part, ...] = ()
 
     @property
     def description(self) -> str:
@@ -93,7 +108,8 @@ def judge_claims(
         records = {row.label: list(runs.records(row, seeds).values()) for row in runnable(experiment)}
         scores = ScoreTable(runs.data, records, columns)
         questions = _questions(experiment, runs.data.name)
-        findings += [_test(question, experiment, scores) for question in questions]
+        findings_of_data = [_test(question, experiment, scores) for question in questions]
+        findings += [_with_parts(finding, runs.data, scores) for finding in findings_of_data]
     return _decided_together(findings)
 
 
@@ -187,6 +203,21 @@ def _test(question: Finding, experiment: Experiment, scores: ScoreTable) -> Find
     )
 
 
+def _with_parts(finding: Finding, data: Dataset, scores: ScoreTable) -> Finding:
+    """Return a finding with what it is among points that are themselves labels, and among all others, if asked."""
+    if not finding.claim.labels_apart or finding.verdict is Verdict.UNAVAILABLE:
+        return finding
+    are_labels = np.zeros(len(data.test), bool)
+    are_labels[data.test.filter[:, 0]] = True
+    parts = []
+    for name, counted in (("points that are labels", are_labels), ("other points", ~are_labels)):
+        count = int(counted.sum())
+        if count:
+            result = scores.contrast_among(counted, finding.metric, finding.weights)
+            parts.append(Part(f"{count:,} {name}", result.difference, result.low, result.high))
+    return replace(finding, parts=tuple(parts))
+
+
 def _decided_together(findings: Sequence[Finding]) -> list[Finding]:
     """Return findings with verdicts, from p-values that are corrected for how many differences the file claims."""
     p_values = [finding.p_value for finding in findings if finding.verdict is not Verdict.UNAVAILABLE]
@@ -253,7 +284,9 @@ def claims_grid(experiment: Experiment, findings: Sequence[Finding]) -> Grid:
             continue
         empty = [Text("")] * (len(_HEADER) - 1)
         rows.append((Text(f"{number}. {claim.says}"), *empty))
-        rows += [_finding_row(finding, notes, with_dataset=len(datasets) > 1) for finding in findings_of_claim]
+        for finding in findings_of_claim:
+            rows.append(_finding_row(finding, notes, with_dataset=len(datasets) > 1))
+            rows += [_part_row(finding, part) for part in finding.parts]
 
     legend = (
         f"{_summary(findings)}.",
@@ -298,6 +331,19 @@ def _finding_row(
         Text(interval),
         Text(p_value),
         Text(finding.verdict.value, note=note),
+    )
+
+
+def _part_row(finding: Finding, part: Part) -> tuple[Text, ...]:
+    """What a difference is on some of the points; the test is made on all of them."""
+    return (
+        Text(f"      {part.points}"),
+        Text(finding.metric),
+        Text(EMPTY_CELL),
+        Text(f"{part.difference:+.2f}"),
+        Text(f"{part.low:+.2f} .. {part.high:+.2f}"),
+        Text(""),
+        Text(""),
     )
 
 

@@ -87,6 +87,8 @@ class Claim:
     margin: float = 0.0
     datasets: tuple[str, ...] = ()
     """Where the paper draws this conclusion, if not on all its datasets; the claim is tested only there."""
+    labels_apart: bool = False
+    """Whether test points that are themselves labels are also shown apart from all others."""
 
     def __post_init__(self) -> None:
         names_rows = self.better is not None or bool(self.worse)

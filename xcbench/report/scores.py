@@ -18,6 +18,7 @@ from xcbench.data import Dataset
 from xcbench.data.catalog import dataset_names, load_dataset
 from xcbench.errors import InputError
 from xcbench.evaluation import Bootstrap, Comparison, Evaluation, Interval, PointScores, Spread, Truth, Unit, spread
+from xcbench.evaluation.arrays import BoolArray
 from xcbench.report.columns import Column
 from xcbench.report.experiments import Row
 from xcbench.runner.resolve import resolve
@@ -109,6 +110,7 @@ class ScoreTable:
         resamples: int = RESAMPLES,
     ) -> None:
         self.records = records
+        self._resamples = resamples
         self._values_by_seed: dict[tuple[str, str], list[float]] = {}
         self._scores: dict[tuple[str, str], PointScores] = {}
 
@@ -177,6 +179,21 @@ class ScoreTable:
         """
         keyed = {(label, metric): weight for label, weight in weights.items()}
         return self._bootstrap(weights, metric).contrast(keyed, margin)
+
+    def contrast_among(self, counted: BoolArray, metric: str, weights: Mapping[str, float]) -> Comparison:
+        """Return a weighted sum of rows over some of the test points only.
+
+        Parameters
+        ----------
+        counted
+            [test points] Which ones.
+        metric
+            The name of a metric over points that all these rows have.
+        weights
+            The weight of each row, by label.
+        """
+        scores = [self._scores[label, metric].of_units(counted) for label in weights]
+        return Bootstrap(scores, self._resamples).contrast(list(weights.values()))
 
     def _bootstrap(self, labels: Iterable[str], metric: str) -> _PairedBootstrap:
         """Return the bootstrap that has this metric of all these rows."""
