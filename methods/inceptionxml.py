@@ -126,9 +126,9 @@ class InceptionConfig:
     """Where word vectors start: at random, or learnt on the training text."""
     vectors: str | None = field(default=None, metadata={IDENTITY: _file_digest})
     """A text file of word vectors (GloVe's or word2vec's form); words that it lacks start at random."""
-    encoder_dropout: float = 0.1
+    encoder_dropout: float = 0.25
     """Of words, and between the layers of encoder and heads."""
-    dropout: float = 0.3
+    dropout: float = 0.5
     """Of the vector that meets the classifiers."""
     rank: Literal["all", "clusters"] = "all"
     """Rank all labels, or those of the likeliest clusters (InceptionXML+)."""
@@ -424,8 +424,6 @@ def _tensors(module: nn.Module) -> dict[str, Tensor]:
 class InceptionLFConfig(InceptionConfig):
     """As InceptionXML+, with the label graph and the dropout of ECLARE's blocks and attention."""
 
-    encoder_dropout: float = 0.25
-    dropout: float = 0.5
     rank: Literal["all", "clusters"] = "clusters"
     training: Training = field(default_factory=lambda: scaled_training(0.005, 10, 300))
     graph: LabelGraph = field(default_factory=LabelGraph)
@@ -629,7 +627,6 @@ def _official(clusters: int, dropout: float = 0.5) -> dict[str, Any]:
     """The authors' settings. They start at GloVe's vectors; without a file of these, ours are learnt on the text."""
     schedule = Schedule("onecycle", warmup=0.3, div=10, final_div=1e4)
     return {
-        "encoder_dropout": 0.25,
         "dropout": dropout,
         "reduction": "mean",
         "bias": "zero",
