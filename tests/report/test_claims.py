@@ -25,10 +25,22 @@ def claim(**parts: object) -> Claim:
     return Claim("A sentence.", ("P@1",), **parts)
 
 
-def findings(dataset_runs, *claims: Claim, rows=ROWS):
+SEEDS = (0, 1, 2)
+
+
+def findings(dataset_runs, *claims: Claim, rows=ROWS, seeds=SEEDS):
     experiment = Experiment("mine", "A table", rows, ("P@1",), claims=claims)
-    tables.run_missing(experiment, [dataset_runs], (0,), InProcess())
-    return experiment, judge_claims(experiment, [dataset_runs], (0,))
+    tables.run_missing(experiment, [dataset_runs], seeds, InProcess())
+    return experiment, judge_claims(experiment, [dataset_runs], seeds)
+
+
+def test_one_seed_decides_nothing(dataset_runs):
+    rows = tuple(row for row in ROWS if row.label in ("all", "half"))
+    experiment, found = findings(dataset_runs, claim(better="all", worse=("half",)), rows=rows, seeds=(0,))
+    assert found[0].verdict is Verdict.FEW_SEEDS
+    assert found[0].p_value < 0.01
+    assert "2 more seeds are needed" in found[0].reason
+    assert "undecided for want of seeds: 1." in as_text([claims_grid(experiment, found)])
 
 
 def test_verdicts(dataset_runs):

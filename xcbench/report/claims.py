@@ -1,4 +1,4 @@
-"""Does what a paper concludes hold on our runs? Each claim is one or more differences, tested by paired bootstrap.
+"""Does what a paper concludes hold on our runs? Each claim is one or more differences, paired over test points.
 
 All differences that a file claims are corrected together (Holm): the more is claimed, the more it takes to say that
 something holds. What the test cannot decide is called undecided, with an estimate of how many test points would do.
@@ -22,7 +22,7 @@ from xcbench.report.columns import column
 from xcbench.report.experiments import Claim, Experiment
 from xcbench.report.grid import EMPTY_CELL, Grid, Notes, Text
 from xcbench.report.scores import DatasetRuns, ScoreTable
-from xcbench.report.tables import ALPHA, runnable
+from xcbench.report.tables import ALPHA, SEEDS_FOR_NOISE, runnable
 
 POWER = 0.8
 """The chance that a difference is found with as many test points as an undecided finding asks for."""
@@ -34,6 +34,7 @@ class Verdict(Enum):
     HOLDS = "holds"
     FAILS = "does not hold"
     UNDECIDED = "undecided at this sample size"
+    FEW_SEEDS = "undecided for want of seeds"
     UNAVAILABLE = "not available"
 
 
@@ -63,6 +64,8 @@ class Finding:
     high: float = math.nan
     p_value: float = math.nan
     """Holm-corrected over the file."""
+    seeds: int = 0
+    """The fewest that a row of the difference has."""
     reason: str = ""
     """Why the verdict is undecided or not available."""
     published: tuple[float, ...] = ()
@@ -196,6 +199,7 @@ def _test(question: Finding, experiment: Experiment, scores: ScoreTable) -> Find
     result = scores.contrast(question.metric, question.weights, margin)
     return replace(
         question,
+        seeds=min(len(scores.records[label]) for label in question.weights),
         difference=result.difference + margin,
         low=result.low + margin,
         high=result.high + margin,
@@ -238,6 +242,10 @@ def _decided(finding: Finding, p_value: float) -> Finding:
     """Return a finding with the verdict that follows from its corrected p-value."""
     if p_value > ALPHA:
         return replace(finding, p_value=p_value, verdict=Verdict.UNDECIDED, reason=_more_points(finding))
+    if finding.seeds < SEEDS_FOR_NOISE:
+        missing = SEEDS_FOR_NOISE - finding.seeds
+        reason = f"beyond chance over test points; {missing} more seeds are needed to tell it from training noise"
+        return replace(finding, p_value=p_value, verdict=Verdict.FEW_SEEDS, reason=reason)
     if finding.difference - finding.claim.margin > 0:
         return replace(finding, p_value=p_value, verdict=Verdict.HOLDS)
     return replace(finding, p_value=p_value, verdict=Verdict.FAILS)
@@ -291,7 +299,8 @@ def claims_grid(experiment: Experiment, findings: Sequence[Finding]) -> Grid:
     legend = (
         f"{_summary(findings)}.",
         "ours, paper: difference in percentage points; the paper's on its own datasets.",
-        f"Paired bootstrap over test points, 95% intervals, p Holm-corrected over the differences tested, {ALPHA:.0%}.",
+        f"Intervals of 95% over test points and seeds, p Holm-corrected over the differences tested, {ALPHA:.0%}.",
+        f"With fewer than {SEEDS_FOR_NOISE} seeds the noise of training is not in them, and nothing holds.",
     )
     title = f"Claims of {experiment.name} ({', '.join(datasets)})"
     return Grid(title, _HEADER, tuple(rows), tuple(notes.texts), legend)

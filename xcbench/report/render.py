@@ -136,29 +136,47 @@ def _figure(cell: Cell, column: Column) -> Text:
 
 
 def _spread(cell: Cell, column: Column) -> str:
-    """Return the deviation over seeds where there are several, else half the width of the interval."""
+    """Return half the width of the interval; where there is none, the deviation over seeds."""
+    if cell.low is not None and cell.high is not None:
+        return f"±{column.show((cell.high - cell.low) / 2)}"
     if cell.deviation is not None:
         return f"±{column.show(cell.deviation)}"
-    if cell.low is None or cell.high is None:
-        return ""
-    return f"±{column.show((cell.high - cell.low) / 2)}"
+    return ""
 
 
 def _legend(table: Table) -> list[str]:
     legend = []
     if _has_intervals(table):
-        spread = "half the 95% bootstrap interval over test points"
+        over = "test points"
+        test = "paired bootstrap"
         if len(table.seeds) > 1:
-            spread = "standard deviation over seeds"
+            over = f"test points and {len(table.seeds)} seeds; of times, the deviation over seeds"
+            test = "t test over points and seeds"
         legend.append(
-            f"±: {spread}. {{best}}: best of the column; {{tied}}: not significantly different from the best "
-            f"(paired bootstrap, Holm-corrected, {ALPHA:.0%})."
+            f"±: half the 95% interval over {over}. {{best}}: best of the column; {{tied}}: not significantly "
+            f"different from the best ({test}, Holm-corrected, {ALPHA:.0%})."
         )
+        if len(table.seeds) == 1:
+            legend.append(_training_noise(table))
     if table.experiment.note:
         legend.append(_escape_braces(table.experiment.note))
     if table.published:
         legend.append("paper: the figure that the paper prints for this dataset.")
     return legend
+
+
+def _training_noise(table: Table) -> str:
+    """What the intervals of one seed leave out, and how large it is where the store has other seeds of a row."""
+    said = "One seed: the noise of training is not in the intervals."
+    metric = next(column.name for column in table.columns if column.is_metric)
+    measured = [
+        f"{row.row.label} {row.noise.deviation:.2f} ({row.noise.count} seeds)"
+        for row in table.rows
+        if row.noise is not None and row.noise.deviation is not None
+    ]
+    if not measured:
+        return f"{said} It has not been measured here (--seeds 0,1,2 does)."
+    return f"{said} Its standard deviation in {metric}: {', '.join(measured)}; other rows: not measured."
 
 
 def _has_intervals(table: Table) -> bool:
@@ -179,7 +197,8 @@ def _differences(table: Table) -> Grid | None:
             shown = [_difference(cell, column) for cell, column in zip(cells, columns, strict=True)]
             rows.append((Text(row.row.label), *shown))
 
-    test = f"paired bootstrap, Holm-corrected over the rows of a column, {ALPHA:.0%}"
+    kind = "t test over points and seeds" if len(table.seeds) > 1 else "paired bootstrap"
+    test = f"{kind}, Holm-corrected over the rows of a column, {ALPHA:.0%}"
     return Grid(
         title=f"Differences to {table.experiment.reference} ({table.dataset})",
         header=("", *(column.title for column in columns)),

@@ -1,7 +1,7 @@
 """The figures behind a table: which runs exist, what their predictions are worth, and how sure that is.
 
-Everything is computed from stored runs. All rows see the same resamples of the test points, so every difference is
-paired. Several seeds of a row are averaged point by point first.
+Everything is computed from stored runs. All rows have the same test points, so every difference is paired. Rows of
+several seeds are tested over points and seeds together; where one of them has a single seed, over points alone.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from xcbench.data.catalog import dataset_names, load_dataset
 from xcbench.errors import InputError
 from xcbench.evaluation import Bootstrap, Comparison, Evaluation, Interval, PointScores, Spread, Truth, Unit, spread
 from xcbench.evaluation.arrays import BoolArray
+from xcbench.evaluation.seeds import contrast_over_seeds, interval_over_seeds
 from xcbench.report.columns import Column
 from xcbench.report.experiments import Row
 from xcbench.runner.resolve import resolve
@@ -111,7 +112,7 @@ class ScoreTable:
     ) -> None:
         self.records = records
         self._resamples = resamples
-        self._values_by_seed: dict[tuple[str, str], list[float]] = {}
+        self._by_seed: dict[tuple[str, str], list[PointScores]] = {}
         self._scores: dict[tuple[str, str], PointScores] = {}
 
         truth = Truth.of(data)
@@ -138,7 +139,7 @@ class ScoreTable:
     ) -> None:
         for metric in metrics:
             scores_by_seed = [evaluation.per_point(metric) for evaluation in evaluations]
-            self._values_by_seed[label, metric] = [scores.value for scores in scores_by_seed]
+            self._by_seed[label, metric] = scores_by_seed
             self._scores[label, metric] = PointScores.average(scores_by_seed)
 
     def has(self, label: str, metric: str) -> bool:
@@ -148,7 +149,7 @@ class ScoreTable:
     def spread(self, label: str, column: Column) -> Spread | None:
         """Return mean and deviation over seeds; None where there is no figure."""
         if column.value_of is None:
-            values = self._values_by_seed.get((label, column.name), [])
+            values = [scores.value for scores in self._by_seed.get((label, column.name), [])]
         else:
             read = [column.value_of(record) for record in self.records.get(label, ())]
             values = [value for value in read if value is not None]
@@ -157,8 +158,14 @@ class ScoreTable:
         return spread(values)
 
     def interval(self, label: str, metric: str) -> Interval:
-        """Return the 95% bootstrap interval over test points."""
+        """Return the 95% interval: over points and seeds, or with one seed the bootstrap's over points."""
+        if self.has_seeds([label], metric):
+            return interval_over_seeds(self._by_seed[label, metric])
         return self._bootstrap([label], metric).interval((label, metric))
+
+    def has_seeds(self, labels: Iterable[str], metric: str) -> bool:
+        """Return whether each of these rows has several seeds, so that training noise is in intervals and tests."""
+        return all(len(self._by_seed[label, metric]) > 1 for label in labels)
 
     def contrast(
         self,
@@ -166,7 +173,7 @@ class ScoreTable:
         weights: Mapping[str, float],
         margin: float = 0.0,
     ) -> Comparison:
-        """Test a weighted sum of rows against a margin, all on the same resamples.
+        """Test a weighted sum of rows against a margin, paired over points.
 
         Parameters
         ----------
@@ -177,6 +184,9 @@ class ScoreTable:
         margin
             What is subtracted from the sum, in percentage points.
         """
+        if self.has_seeds(weights, metric):
+            rows = [self._by_seed[label, metric] for label in weights]
+            return contrast_over_seeds(rows, list(weights.values()), margin)
         keyed = {(label, metric): weight for label, weight in weights.items()}
         return self._bootstrap(weights, metric).contrast(keyed, margin)
 
@@ -192,6 +202,9 @@ class ScoreTable:
         weights
             The weight of each row, by label.
         """
+        if self.has_seeds(weights, metric):
+            rows = [[run.of_units(counted) for run in self._by_seed[label, metric]] for label in weights]
+            return contrast_over_seeds(rows, list(weights.values()))
         scores = [self._scores[label, metric].of_units(counted) for label in weights]
         return Bootstrap(scores, self._resamples).contrast(list(weights.values()))
 

@@ -9,7 +9,7 @@ import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from xcbench.evaluation import holm
+from xcbench.evaluation import Spread, Truth, holm, spread
 from xcbench.report import paper
 from xcbench.report.availability import check, unavailable
 from xcbench.report.columns import Column, column
@@ -21,6 +21,10 @@ from xcbench.runner.store import Record, Store
 
 ALPHA = 0.05
 """The level of all tests."""
+SEEDS_FOR_NOISE = 3
+"""Fewer seeds say next to nothing about the noise of training."""
+NOISE_SEEDS = 5
+"""Seeds from 0 up to this are looked for where a table has one seed."""
 Failures = Mapping[str, str]
 """Why runs failed, by run id."""
 
@@ -51,6 +55,8 @@ class TableRow:
     cells: Mapping[str, Cell]
     records: tuple[Record, ...] = ()
     problem: str | None = None
+    noise: Spread | None = None
+    """Of a row with one seed: the first metric over all its seeds in the store, where there are at least three."""
     state: str = "done"
     """`done`, `not available`, `failed` or `not run`."""
 
@@ -223,7 +229,10 @@ def fill(
         by_seed = records.get(row.label, {})
         problem, state = _problem(row, dataset_runs, seeds, by_seed, failures or {})
         cells = {name: cells[row.label] for name, cells in cells_by_column.items() if row.label in cells}
-        rows.append(TableRow(row, cells, tuple(by_seed.values()), problem, state))
+        noise = None
+        if len(seeds) == 1 and by_seed:
+            noise = _training_noise(row, dataset_runs, columns)
+        rows.append(TableRow(row, cells, tuple(by_seed.values()), problem, noise, state))
 
     return Table(
         experiment=experiment,
@@ -234,6 +243,16 @@ def fill(
         rows=tuple(rows),
         published=_published(experiment, dataset_runs.data.name, columns),
     )
+
+
+def _training_noise(row: Row, dataset_runs: DatasetRuns, columns: Sequence[Column]) -> Spread | None:
+    """Return the first metric over the seeds that the store happens to have; None below three of them."""
+    metrics = [column.name for column in columns if column.is_metric]
+    records = dataset_runs.records(row, range(NOISE_SEEDS))
+    if not metrics or len(records) < SEEDS_FOR_NOISE:
+        return None
+    values = [record.evaluate(Truth.of(dataset_runs.data), metrics[:1]).values() for record in records.values()]
+    return spread([value[metrics[0]] for value in values])
 
 
 def _published(
