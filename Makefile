@@ -61,8 +61,9 @@ tables: $(TABLES)  ## every table of the papers (one: make eclare-table5 DATASET
 
 figures: $(FIGURES)  ## every figure of the papers (one: make eclare-figure7)
 
-results: .venv/installed  ## what results/ holds: rendered tables, records, executed notebooks
-	$(BIN)/python results/refresh.py
+RUN ?= missing
+results: .venv/installed  ## what results/ holds: tables, records, notebooks (RUN=stale: redo what other code made)
+	$(BIN)/python results/refresh.py --run $(RUN)
 
 $(TABLES): .venv/installed
 	$(BIN)/xcbench table $(subst -,/,$@) $(WHERE) --jobs $(JOBS)

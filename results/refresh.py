@@ -23,10 +23,14 @@ from xcbench.report.notebooks import name_of
 from xcbench.report.scores import DatasetRuns
 from xcbench.report.summaries import keep_summary
 from xcbench.report.tradeoff import draw_tradeoff
+from xcbench.runner.spec import OverwriteStrategy
 from xcbench.runner.store import Record, Store
 
 HERE = Path(__file__).parent
 DATASETS = tuple(embedded_names())
+
+STRATEGIES = {"missing": OverwriteStrategy.KEEP, "stale": OverwriteStrategy.STALE, "none": None}
+RUN_HELP = "missing: what has no record. stale: that, and what other code made. none: render what has run"
 
 SHOWN_PREDICTIONS = {
     "lf-debian-4k": {
@@ -66,19 +70,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--datasets", nargs="+", default=DATASETS)
     parser.add_argument("--store", help="the store of full records (default: the one in XCBENCH_HOME)")
-    parser.add_argument("--run", choices=("missing", "none"), default="missing", help="none: render what has run")
+    parser.add_argument("--run", choices=("missing", "stale", "none"), default="missing", help=RUN_HELP)
     options = parser.parse_args()
 
     store = Store(options.store)
     for dataset in options.datasets:
-        refresh(dataset, store, run=options.run == "missing")
+        refresh(dataset, store, STRATEGIES[options.run])
     for source in sorted(HERE.glob("*.py")):
         if source.name != Path(__file__).name:
             execute(source)
 
 
-def refresh(dataset: str, full: Store, run: bool) -> None:
-    """Render everything about one dataset, and keep summaries of the runs behind it."""
+def refresh(dataset: str, full: Store, overwrite: OverwriteStrategy | None) -> None:
+    """Render everything about one dataset, and keep summaries of the runs behind it. None runs nothing."""
     folder = HERE / dataset
     shutil.rmtree(folder, ignore_errors=True)
     dataset_runs = DatasetRuns.of(dataset, SummariesAndFullRecords(full))
@@ -86,8 +90,9 @@ def refresh(dataset: str, full: Store, run: bool) -> None:
     used: dict[str, Record] = {}
     for name in experiments.names():
         experiment = experiments.load(name)
-        if run:
-            tables.run_missing(experiment, [DatasetRuns.of(dataset, full)], experiment.seeds, progress=log)
+        if overwrite is not None:
+            runs = [DatasetRuns.of(dataset, full)]
+            tables.run_missing(experiment, runs, experiment.seeds, overwrite=overwrite, progress=log)
         records = records_of(experiment, dataset_runs)
         if records or not experiment.rows:
             write(folder / name, experiment, dataset_runs)

@@ -93,6 +93,33 @@ def test_an_ablation_computes_only_what_it_changes(cache, data, trace):
     assert trace.take() == []  # no stage declares it
 
 
+def test_what_other_code_made_is_computed_again(cache, data, trace, monkeypatch):
+    fit(cache, data, trace)
+    trace.take()
+    monkeypatch.setattr("xcbench.runner.context.code_of", lambda *sources: "other code")
+    fit(cache, data, trace)
+    assert trace.take() == ["graph", "clusters", *RANK]
+    fit(cache, data, trace)
+    assert trace.take() == []
+
+
+def test_checkpoints_that_other_code_wrote_are_dropped(cache):
+    def interrupted(checkpoints):
+        (checkpoints / "half.txt").write_text("half")
+        raise KeyboardInterrupt
+
+    def finish(checkpoints):
+        return {"continued": (checkpoints / "half.txt").exists()}
+
+    def values(code):
+        with pytest.raises(KeyboardInterrupt):
+            cache.compute("owner", "rank", "key", {}, interrupted, "old", redo=True)
+        return cache.compute("owner", "rank", "key", {}, finish, code)[1]
+
+    assert values("old") == {"continued": True}
+    assert values("new") == {"continued": False}
+
+
 def test_ensemble_members_share_what_is_declared_shared(cache, data, trace):
     first, _ = fit(cache, data, trace, member=0)
     trace.take()

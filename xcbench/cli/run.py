@@ -31,6 +31,7 @@ def run(
     curve: Literal["none", "test", "slice"] = "none",
     device: str = "auto",
     force: Flag = False,
+    stale: Flag = False,
     dry_run: Flag = False,
     store: Path | None = None,
     retrain_into: Annotated[Path | None, Parameter(show=False)] = None,
@@ -65,6 +66,8 @@ def run(
         auto, cpu, cuda or cuda:N.
     force
         Run again, stages included, although the record is there.
+    stale
+        Run again if other code than this made the record.
     dry_run
         Show the resolved config, the stages that are cached and the expected memory, and do nothing.
     store
@@ -92,7 +95,11 @@ def run(
         ensemble=ensemble,
         curve=curve,
     )
-    overwrite = OverwriteStrategy.REDO if force else OverwriteStrategy.KEEP
+    overwrite = OverwriteStrategy.KEEP
+    if force:
+        overwrite = OverwriteStrategy.REDO
+    elif stale:
+        overwrite = OverwriteStrategy.STALE
 
     if retrain_into is not None:
         retrain(spec, retrain_into, device, overwrite)

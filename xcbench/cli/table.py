@@ -64,7 +64,7 @@ def table(
     *,
     selection: RunSelection = ALL_RUNS,
     format: Literal["text", "md", "latex", "html", "csv"] = "text",  # noqa: A002
-    run: Literal["missing", "none", "all"] = "missing",
+    run: Literal["missing", "stale", "none", "all"] = "missing",
     launcher: str = "local",
     jobs: int = 1,
     device: str = "auto",
@@ -80,7 +80,8 @@ def table(
     format
         How to print it.
     run
-        missing: what the store lacks. none: show what is there. all: everything anew.
+        missing: what the store lacks. stale: that, and what other code than this made. none: show what is there. all:
+        everything anew.
     launcher
         local: processes of this machine. ray: a Ray cluster (with the extra `ray` installed).
     jobs
@@ -118,8 +119,12 @@ def table(
 
     failures: Failures = {}
     if run != "none":
-        overwrite = OverwriteStrategy.REDO if run == "all" else OverwriteStrategy.KEEP
-        failures = _run_missing(experiment, datasets, seeds, chosen_launcher, seconds, overwrite, device)
+        strategies = {
+            "missing": OverwriteStrategy.KEEP,
+            "stale": OverwriteStrategy.STALE,
+            "all": OverwriteStrategy.REDO,
+        }
+        failures = _run_missing(experiment, datasets, seeds, chosen_launcher, seconds, strategies[run], device)
 
     if experiment.examples:
         _write(_examples(experiment, datasets, seeds, format), output)

@@ -13,6 +13,8 @@ from xcbench.report.tables import ALPHA, Cell, Table, TableRow
 
 Format = Literal["text", "md", "latex", "html", "csv"]
 
+BY_OTHER_CODE = "made by other code than this (`--run stale` runs it again)"
+
 
 def render(tables: Sequence[Table], form: Format = "text") -> str:
     """Return tables as text in one of the formats.
@@ -84,6 +86,8 @@ def _figure_row(
     notes: Notes,
 ) -> list[Text]:
     remarks = [remark for remark in (row.problem, row.row.note) if remark]
+    if row.is_by_other_code:
+        remarks.append(BY_OTHER_CODE)
     cells = [Text(row.row.label, note=_numbered(notes, "; ".join(remarks)))]
 
     for column in table.columns:

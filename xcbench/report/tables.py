@@ -16,6 +16,7 @@ from xcbench.report.columns import Column, column
 from xcbench.report.experiments import Experiment, Row
 from xcbench.report.scores import DatasetRuns, ScoreTable
 from xcbench.runner.launchers import Job, Launcher, LocalLauncher, Outcome
+from xcbench.runner.source_code import is_by_other_code
 from xcbench.runner.spec import OverwriteStrategy
 from xcbench.runner.store import Record, Store
 
@@ -59,6 +60,11 @@ class TableRow:
     """Of a row with one seed: the first metric over all its seeds in the store, where there are at least three."""
     state: str = "done"
     """`done`, `not available`, `failed` or `not run`."""
+
+    @property
+    def is_by_other_code(self) -> bool:
+        """Whether other code than today's made one of its runs."""
+        return any(is_by_other_code(record) for record in self.records)
 
 
 @dataclass(frozen=True)
@@ -167,20 +173,29 @@ def _planned_runs(
             for seed in seeds:
                 run_id = runs.run_id(row, seed)
                 record = runs.get(run_id)
-                is_missing = record is None
-                lacks_curve = record is not None and not record.has_curve(row.curve)
-                if run_id in planned or not (is_missing or lacks_curve or overwrite is OverwriteStrategy.REDO):
+                if run_id in planned or not _is_due(record, row, overwrite):
                     continue
-                # A record that is in the store and still missing is damaged: it has to be overwritten, too.
-                force = overwrite is OverwriteStrategy.REDO or (is_missing and run_id in runs.store)
-                planned[run_id] = _PlannedRun(run_id, _job(runs, row, seed, force, device), runs.store)
+                how = overwrite
+                if record is None and run_id in runs.store:
+                    # It is damaged, and has to be overwritten.
+                    how = OverwriteStrategy.REDO
+                planned[run_id] = _PlannedRun(run_id, _job(runs, row, seed, how, device), runs.store)
     return list(planned.values())
 
 
-def _job(runs: DatasetRuns, row: Row, seed: int, force: bool, device: str) -> Job:
+def _is_due(record: Record | None, row: Row, overwrite: OverwriteStrategy) -> bool:
+    """Return whether a run has to be made, although there may be a record of it."""
+    if record is None or overwrite is OverwriteStrategy.REDO or not record.has_curve(row.curve):
+        return True
+    return overwrite is OverwriteStrategy.STALE and is_by_other_code(record)
+
+
+def _job(runs: DatasetRuns, row: Row, seed: int, overwrite: OverwriteStrategy, device: str) -> Job:
     arguments = [*row.spec(runs.source, seed).arguments(), "--store", str(runs.store.folder)]
-    if force:
+    if overwrite is OverwriteStrategy.REDO:
         arguments.append("--force")
+    elif overwrite is OverwriteStrategy.STALE:
+        arguments.append("--stale")
     return Job(f"{row.label} on {runs.data.name}, seed {seed}", tuple(arguments), device)
 
 

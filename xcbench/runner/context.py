@@ -30,7 +30,7 @@ from xcbench.plugins.stages import (
     seed_generators,
 )
 from xcbench.ranks import rank
-from xcbench.runner.environment import code_digest
+from xcbench.runner.source_code import code_of, source_of
 from xcbench.runner.spec import OverwriteStrategy
 from xcbench.runner.stage_cache import StageCache, StageNote
 from xcbench.runner.store import StageReport
@@ -63,6 +63,11 @@ class PlannedStage:
     @cached_property
     def key(self) -> str:
         return digest(self.inputs)
+
+    @property
+    def code(self) -> str:
+        """The digest of the code that can change what it makes."""
+        return code_of(source_of(type(self.owner)))
 
 
 @dataclass
@@ -194,7 +199,7 @@ class RunContext:
         redo = self._is_to_be_redone(planned)
         cached = None
         if not redo:
-            cached = self.cache.read(planned.owner.name, planned.name, planned.key)
+            cached = self.cache.read(planned.owner.name, planned.name, planned.key, planned.code)
         if cached is None:
             for earlier in planned.after:
                 self._output(earlier)
@@ -229,7 +234,15 @@ class RunContext:
             seed_generators(seed)
             return planned.stage.function(self._work(planned, seed, checkpoints))
 
-        return self.cache.compute(planned.owner.name, planned.name, planned.key, planned.inputs, compute, redo)
+        return self.cache.compute(
+            planned.owner.name,
+            planned.name,
+            planned.key,
+            planned.inputs,
+            compute,
+            planned.code,
+            redo,
+        )
 
     def compute_apart(self, stage: Stage, data: Dataset, checkpoints: Path) -> tuple[str, Values]:
         """The key and the output of a stage, computed now whether or not it is in the cache, and kept nowhere."""
@@ -256,9 +269,6 @@ class RunContext:
 
     def _log_stage(self, planned: PlannedStage, note: StageNote, computed: bool) -> None:
         cost = f"{note.seconds:.1f} s, peak {note.peak_memory / 2**20:.0f} MiB"
-        if note.code != code_digest():
-            cost += "; made by other code than this, --force computes it again"
-
         if computed:
             _log.info("stage %s: ran (%s)", planned.name, cost)
         elif self.journal.made_in_parallel(note):

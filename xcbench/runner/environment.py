@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import importlib.metadata
 import os
 import platform
 import re
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -52,11 +50,21 @@ def check_device_name(requested: str) -> None:
         raise InputError(f"unknown device {requested!r}; expected auto, cpu, cuda or cuda:N")
 
 
-def describe_environment(device: str, threads: int) -> dict[str, Any]:
-    """Return what a reader of a result needs to judge or repeat it."""
+def describe_environment(device: str, threads: int, code: str) -> dict[str, Any]:
+    """Return what a reader of a result needs to judge or repeat it.
+
+    Parameters
+    ----------
+    device
+        What the run computed on.
+    threads
+        How many threads it had.
+    code
+        The digest of the code that can change its figures; see `runner.source_code`.
+    """
     return {
         "xcbench": xcbench.__version__,
-        "code": code_digest(),
+        "code": code,
         "python": platform.python_version(),
         "packages": _package_versions(),
         "platform": platform.platform(terse=True),
@@ -66,21 +74,6 @@ def describe_environment(device: str, threads: int) -> dict[str, Any]:
         "processes": process_count(),
         "device": _device_name(device),
     }
-
-
-@lru_cache(maxsize=1)
-def code_digest() -> str:
-    """Return a short hash of all our source files, by which results of other code are recognised."""
-    import xcbench.methods
-
-    core = Path(xcbench.__file__).parent
-    methods = [Path(folder) for folder in xcbench.methods.__path__]
-
-    digest = hashlib.sha256()
-    for root in (core, *methods):
-        for path in sorted(root.rglob("*.py")):
-            digest.update(path.read_bytes())
-    return digest.hexdigest()[:12]
 
 
 def _package_versions() -> dict[str, str]:

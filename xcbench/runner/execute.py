@@ -17,7 +17,7 @@ from xcbench.files import atomic_folder, write_json
 from xcbench.ranks import rank
 from xcbench.runner.context import PARALLEL, RunContext
 from xcbench.runner.curve import can_have_curve, learning_curve
-from xcbench.runner.environment import check_device, choose_device, code_digest, describe_environment
+from xcbench.runner.environment import check_device, choose_device, describe_environment
 from xcbench.runner.gpus import check_device_memory, readable_memory_errors
 from xcbench.runner.meter import Meter
 from xcbench.runner.model import Model
@@ -109,13 +109,16 @@ class _Job:
         if self.overwrite is OverwriteStrategy.REDO:
             return None
         record = self.store.get(self.resolved.id)
-        if record is not None and not record.has_curve(self.resolved.spec.curve):
+        if record is None or not record.has_curve(self.resolved.spec.curve):
             return None
-        if record is not None:
-            by_other_code = ""
-            if record.environment.get("code") != code_digest():
-                by_other_code = " by other code than this (--force redoes it)"
-            _log.info("run %s: in the store, finished %s%s", record.id, record.finished, by_other_code)
+
+        by_other_code = record.environment.get("code") != self.resolved.code
+        if by_other_code and self.overwrite is OverwriteStrategy.STALE:
+            return None
+        remark = ""
+        if by_other_code:
+            remark = " by other code than this (--stale runs it again)"
+        _log.info("run %s: in the store, finished %s%s", record.id, record.finished, remark)
         return record
 
 
@@ -203,7 +206,7 @@ def _execute(job: _Job) -> Record:
             model_bytes=folder_size(part / "model"),
             test_points=len(job.resolved.data.test),
             reported=context.journal.reported,
-            environment=describe_environment(device, threads),
+            environment=describe_environment(device, threads, job.resolved.code),
             started=started,
             finished=_now(),
             folder=folder,

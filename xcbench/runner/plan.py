@@ -77,7 +77,7 @@ def plan(
     _plan_reranker(resolved, seen, context)
     stages = []
     for planned in context.journal.planned.values():
-        note = cache.note(planned.owner.name, planned.name, planned.key)
+        note = cache.note(planned.owner.name, planned.name, planned.key, planned.code)
         stages.append((planned, note))
 
     processes = 1

@@ -13,6 +13,7 @@ from xcbench.plugins import registry
 from xcbench.plugins.config import build, compose
 from xcbench.plugins.contract import Augmentation, Method, Patch, PlugIn, Reranker
 from xcbench.plugins.stages import CORE_VERSION, canonical, digest
+from xcbench.runner.source_code import code_of, source_of
 from xcbench.runner.spec import RunSpec
 
 
@@ -54,19 +55,28 @@ class ResolvedRun:
         An ablation's name is part of it although its patch is in the config: the runs of a table's row are looked up by
         the names of its ablations.
         """
-        plugins: list[PlugIn[Any]] = [self.method, *self.augmentations]
-        if self.reranker:
-            plugins.append(self.reranker)
-
         return {
             "core": CORE_VERSION,
-            "code": [f"{plugin.name} {plugin.code_version}" for plugin in plugins],
+            "code": [f"{plugin.name} {plugin.code_version}" for plugin in self.plugins],
             "config": self.config,
             "ablations": self.ablations,
             "data": self.data.fingerprint,
             "seed": self.spec.seed,
             "ensemble": self.spec.ensemble,
         }
+
+    @property
+    def plugins(self) -> tuple[PlugIn[Any], ...]:
+        """Method, augmentations and reranker."""
+        if self.reranker is None:
+            return (self.method, *self.augmentations)
+        return (self.method, *self.augmentations, self.reranker)
+
+    @property
+    def code(self) -> str:
+        """The digest of the code that can change the figures. It is no part of the id: a record says which code made
+        it, and stays findable when the code changes."""
+        return code_of(*(source_of(type(plugin)) for plugin in self.plugins))
 
     @property
     def id(self) -> str:

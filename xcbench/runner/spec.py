@@ -72,5 +72,7 @@ class OverwriteStrategy(Enum):
 
     KEEP = "keep"
     """Return the stored record."""
+    STALE = "stale"
+    """Run again if other code made the record; stages that this code made are reused."""
     REDO = "redo"
     """Run again, stages included, and replace the record."""

@@ -21,13 +21,12 @@ from xcbench.disk import clear_remains, folder_size, lock_for, locked, readable_
 from xcbench.errors import DataError
 from xcbench.files import atomic_folder, home, write_json
 from xcbench.plugins.codec import load_values, save_values
-from xcbench.runner.environment import code_digest
 from xcbench.runner.meter import Meter
 
 _log = logging.getLogger(__name__)
 
 ATTEMPT = "attempt.json"
-"""Next to a stage's checkpoints: when the process that writes them began, and what earlier ones had spent."""
+"""Next to a stage's checkpoints: when the process that writes them began, what earlier ones had spent, which code."""
 
 _REMAINS = (".part", ".old", ".checkpoints")
 """How the names of unfinished folders end."""
@@ -47,6 +46,7 @@ class StageNote:
     peak_memory: int
     created: float
     code: str
+    """The digest of the code that can change what the stage makes; see `runner.source_code`."""
     peak_device_memory: int = 0
     """Of a GPU. Older notes do not have it."""
 
@@ -83,16 +83,29 @@ class StageCache:
         """Return the folder in which a stage keeps its checkpoints while it is computed."""
         return self.folder / f"{owner}.{name}-{key}.checkpoints"
 
-    def note(self, owner: str, name: str, key: str) -> StageNote | None:
-        """Return the note of a stage if it is finished."""
-        return _read_note(self.path(owner, name, key))
+    def note(self, owner: str, name: str, key: str, code: str | None = None) -> StageNote | None:
+        """Return the note of a stage if it is finished. One that other code has made counts as missing."""
+        note = _read_note(self.path(owner, name, key))
+        if note is None or code not in (None, note.code):
+            return None
+        return note
 
-    def read(self, owner: str, name: str, key: str) -> tuple[StageNote, dict[str, Any]] | None:
-        """Return note and values of a stage if it is finished. A damaged one counts as missing, with a warning."""
-        folder = self.path(owner, name, key)
-        note = _read_note(folder)
+    def read(
+        self,
+        owner: str,
+        name: str,
+        key: str,
+        code: str | None = None,
+    ) -> tuple[StageNote, dict[str, Any]] | None:
+        """Return note and values of a stage if it is finished.
+
+        One that other code has made, or, with a warning, one that is damaged, counts as missing.
+        """
+        note = self.note(owner, name, key, code)
         if note is None:
             return None
+
+        folder = self.path(owner, name, key)
 
         try:
             values = load_values(folder)
@@ -108,6 +121,7 @@ class StageCache:
         key: str,
         inputs: Mapping[str, Any],
         work: Callable[[Path], Mapping[str, Any]],
+        code: str,
         redo: bool = False,
     ) -> tuple[StageNote, dict[str, Any], bool]:
         """Compute a stage, unless another process has just finished it.
@@ -126,19 +140,22 @@ class StageCache:
             What the key is made of, to be kept with the values.
         work
             Computes the values. It is given a folder for checkpoints, which is kept until the stage is finished.
+        code
+            The digest of the code that computes it.
         redo
             Compute the stage although it is finished.
         """
         folder = self.path(owner, name, key)
         with locked(folder, f"stage {name}"):
             if not redo:
-                finished = self.read(owner, name, key)
+                finished = self.read(owner, name, key, code)
                 if finished is not None:
                     return *finished, False
 
             checkpoints = self.checkpoints(owner, name, key)
-            _prepare(folder, checkpoints, keep_checkpoints=not redo)
-            earlier_seconds = _begin_attempt(checkpoints)
+            continues = not redo and _code_of_attempt(checkpoints) == code
+            _prepare(folder, checkpoints, continues)
+            earlier_seconds = _begin_attempt(checkpoints, code)
             with Meter() as meter:
                 values = work(checkpoints)
             if not isinstance(values, Mapping):
@@ -152,7 +169,7 @@ class StageCache:
                 seconds=earlier_seconds + meter.seconds,
                 peak_memory=meter.peak_memory,
                 created=time.time(),
-                code=code_digest(),
+                code=code,
                 peak_device_memory=meter.peak_device_memory,
             )
             self._write(folder, note, values)
@@ -215,14 +232,23 @@ def _prepare(folder: Path, checkpoints: Path, keep_checkpoints: bool) -> None:
     checkpoints.mkdir(parents=True, exist_ok=True)
 
 
-def _begin_attempt(checkpoints: Path) -> float:
+def _code_of_attempt(checkpoints: Path) -> str | None:
+    """Return which code wrote the checkpoints, if there are any."""
+    try:
+        attempt = json.loads((checkpoints / ATTEMPT).read_text("utf-8"))
+        return str(attempt["code"])
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+
+
+def _begin_attempt(checkpoints: Path, code: str) -> float:
     """Write down that an attempt begins; returns the seconds that earlier ones spent until their last checkpoints."""
     record = checkpoints / ATTEMPT
     try:
         seconds = _seconds_spent(record, checkpoints)
     except (OSError, ValueError, TypeError, KeyError):
         seconds = 0.0
-    write_json(record, {"started": time.time(), "earlier": seconds})
+    write_json(record, {"started": time.time(), "earlier": seconds, "code": code})
     return seconds
 
 
