@@ -47,9 +47,15 @@ class SharedStageCache(StageCache):
         super().__init__(folder)
         self._files = StageCache(folder)
 
-    def read(self, owner: str, name: str, key: str) -> tuple[StageNote, dict[str, Any]] | None:
+    def read(
+        self,
+        owner: str,
+        name: str,
+        key: str,
+        code: str | None = None,
+    ) -> tuple[StageNote, dict[str, Any]] | None:
         if rank() == 0:
-            finished = self._files.read(owner, name, key)
+            finished = self._files.read(owner, name, key, code)
             broadcast(finished is not None)
             return finished
 
@@ -65,6 +71,7 @@ class SharedStageCache(StageCache):
         key: str,
         inputs: Mapping[str, Any],
         work: Callable[[Path], Mapping[str, Any]],
+        code: str,
         redo: bool = False,
     ) -> tuple[StageNote, dict[str, Any], bool]:
         if rank() > 0:
@@ -76,7 +83,7 @@ class SharedStageCache(StageCache):
             _barrier()
             return work(checkpoints)
 
-        result = self._files.compute(owner, name, key, inputs, work_with_other_ranks, redo)
+        result = self._files.compute(owner, name, key, inputs, work_with_other_ranks, code, redo)
         broadcast(False)
         return result
 
