@@ -20,6 +20,7 @@ app = cyclopts.App(
     version=__version__,
     suppress_keyboard_interrupt=False,
 )
+app.register_install_completion_command()
 app.command(listing.list_, name="list")
 app.command(data.app)
 app.command(run.run)
