@@ -46,8 +46,10 @@ def settings() -> str:
         "# Settings",
         "",
         "Each can be changed on the command line (`--set key=value`) or in Python",
-        '(`RunSpec(method, overrides={"key": value})`). A preset is named like the dataset that it is for. It is applied',
-        "to runs on that dataset, unless they say `--preset none`.",
+        '(`RunSpec(method, overrides={"key": value})`).',
+        "",
+        "A preset is named like the dataset that it is for. It is applied to runs on that dataset, unless they say",
+        "`--preset none`.",
     ]
     for kind in ("method", "augmentation", "reranker"):
         lines += ["", f"## {kind.capitalize()}s"]
