@@ -1,8 +1,8 @@
 """DECAF (Mittal et al., WSDM 2021): classifiers made of label text and a free vector, behind a beam of clusters.
 
 Module I learns token embeddings E on clusters of labels, Module II a shortlister on new clusters, Module III starts the
-label classifiers at their text, Module IV trains them on the shortlists. docs/decaf.md says where this follows the
-paper, where the authors' code, and what small data needs beyond both.
+label classifiers at their text, Module IV trains them on the shortlists. docs/methods/decaf.md says where this follows
+the paper, where the authors' code, and what small data needs beyond both.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _file_digest(path: str | None) -> str | None:
 
 @dataclass(frozen=True)
 class DecafConfig:
-    """Where a default is not the paper's, docs/decaf.md says how it was chosen; the paper's settings are presets."""
+    """Where a default is not the paper's, docs/methods/decaf.md says how it was chosen; presets have the paper's."""
 
     dim: int = 300
     clusters: int | None = None

@@ -2,8 +2,8 @@
 
 Module I learns token embeddings E on clusters of labels, Module II a shortlister on new clusters, Module III starts the
 label classifiers at their neighbourhood in the graph, Module IV trains them on shortlists; GAME spreads predictions
-along the graph. docs/eclare.md says where this follows the paper, where the authors' code, and what small data needs
-beyond both.
+along the graph. docs/methods/eclare.md says where this follows the paper, where the authors' code, and what small data
+needs beyond both.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def _training(lr: float, epochs: int, min_steps: int) -> Training:
 
 @dataclass(frozen=True)
 class EclareConfig:
-    """Where a default is not the paper's, docs/eclare.md says how it was chosen; the paper's settings are presets."""
+    """Where a default is not the paper's, docs/methods/eclare.md says how it was chosen; presets have the paper's."""
 
     dim: int = 300
     clusters: int | None = None

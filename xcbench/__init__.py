@@ -17,8 +17,8 @@ Imports go one way through the rooms, in the direction of the data::
 - ``cli``: the command line.
 
 Methods live in ``xcbench.methods`` (the top-level folder ``methods/``) and are found by the registry; the core never
-imports one by name. ``defaults``, ``disk``, ``errors``, ``files``, ``ranks`` and ``threads`` are the ground: every room
-may import them, and they import no room.
+imports one by name. ``defaults``, ``disk``, ``errors``, ``files``, ``progress``, ``ranks``, ``signals`` and ``threads``
+are the ground: every room may import them, and they import no room.
 """
 
 from typing import TYPE_CHECKING, Any

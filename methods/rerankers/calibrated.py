@@ -51,7 +51,7 @@ LISTS_IN_CACHE = 128
 
 @dataclass(frozen=True)
 class CalibratedConfig:
-    """`rare` and the evidence were chosen on slices of train (docs/rerankers.md), the rest at once."""
+    """`rare` and the evidence were chosen on slices of train (docs/methods/rerankers.md), the rest at once."""
 
     share: float = 0.2
     """The share of training points held out for calibration; but at most `most` points."""

@@ -12,6 +12,7 @@ import cyclopts
 from xcbench import __version__
 from xcbench.cli import cache, check, compare, data, doctor, evaluate, graph, listing, predict, run, table
 from xcbench.errors import XCBenchError
+from xcbench.signals import Terminated, terminate_as_interrupt
 
 app = cyclopts.App(
     name="xcbench",
@@ -19,6 +20,7 @@ app = cyclopts.App(
     version=__version__,
     suppress_keyboard_interrupt=False,
 )
+app.register_install_completion_command()
 app.command(listing.list_, name="list")
 app.command(data.app)
 app.command(run.run)
@@ -37,6 +39,8 @@ app.command(table.plot)
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one command. Expected failures become one line on stderr and an exit code (1 failed, 2 wrong input).
 
+    Ctrl-C and SIGTERM do, too (130 and 143).
+
     Parameters
     ----------
     arguments
@@ -47,7 +51,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.stdout.reconfigure(errors="backslashreplace")
 
     try:
-        app(arguments, exit_on_error=False, print_error=False)
+        with terminate_as_interrupt():
+            app(arguments, exit_on_error=False, print_error=False)
     except XCBenchError as error:
         _fail(str(error), error.exit_code)
     except cyclopts.CycloptsError as error:
@@ -57,8 +62,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except OSError as error:
         # A file or folder that cannot be read or written, wherever it was named.
         _fail(_describe(error), 1)
-    except KeyboardInterrupt:
-        _fail("interrupted", 130)
+    except Terminated as interrupt:
+        _fail(str(interrupt) or "terminated", 143)
+    except KeyboardInterrupt as interrupt:
+        _fail(str(interrupt) or "interrupted", 130)
 
 
 def _describe(error: OSError) -> str:

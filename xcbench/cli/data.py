@@ -35,7 +35,7 @@ def import_(
     Parameters
     ----------
     path
-        A folder or zip with files in any form that docs/data-formats.md describes, CSV included.
+        A folder or zip with files in any form that docs/guides/data-formats.md describes, CSV included.
     name
         The name under which the dataset is stored.
     propensity_a

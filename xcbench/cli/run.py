@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from xcbench.cli.console import columns, duration, print_json, show_log, size
+from xcbench.cli.console import columns, duration, goes_on, print_json, show_log, size
 from xcbench.cli.options import Flag, JsonFlag, Names
 from xcbench.defaults import DEFAULT_DATASET
 from xcbench.ranks import rank
@@ -101,14 +101,16 @@ def run(
     elif stale:
         overwrite = OverwriteStrategy.STALE
 
-    if retrain_into is not None:
-        retrain(spec, retrain_into, device, overwrite)
-    elif dry_run:
+    if dry_run:
         planned = plan(spec, store=store, device=device)
         _show_plan(planned, as_json=json_)
-    else:
+        return
+    with goes_on():
+        if retrain_into is not None:
+            retrain(spec, retrain_into, device, overwrite)
+            return
         record = execute(spec, store=store, device=device, overwrite=overwrite)
-        _show_record(record, as_json=json_)
+    _show_record(record, as_json=json_)
 
 
 def _overrides(assignments: Sequence[str]) -> dict[str, str]:

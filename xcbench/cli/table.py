@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from cyclopts import Parameter
 
+from xcbench.cli.console import goes_on
 from xcbench.cli.options import Names
 from xcbench.defaults import DEFAULT_DATASET
 from xcbench.ranks import process_count
@@ -164,7 +165,7 @@ def _run_missing(
     """Make the runs that a table lacks; returns those that failed."""
     from xcbench.report import tables
 
-    try:
+    with goes_on():
         return tables.run_missing(
             experiment,
             datasets,
@@ -175,11 +176,6 @@ def _run_missing(
             progress=_print_note,
             device=device,
         )
-    except KeyboardInterrupt:
-        _print_note(
-            "interrupted: running children were ended, finished runs are kept; the same command goes on from here"
-        )
-        raise
 
 
 def claims(

@@ -49,7 +49,7 @@ def load_dataset(name_or_path: str | Path) -> Dataset:
     ----------
     name_or_path
         The name of an embedded or imported dataset (see `dataset_names`), or the path of a folder or zip in any form
-        that docs/data-formats.md describes. A name is tried before a path.
+        that docs/guides/data-formats.md describes. A name is tried before a path.
     """
     name = str(name_or_path)
     if name in embedded.embedded_names():

@@ -70,7 +70,7 @@ def import_dataset(
     Parameters
     ----------
     path
-        A folder or zip in any form that docs/data-formats.md describes.
+        A folder or zip in any form that docs/guides/data-formats.md describes.
     name
         The name by which `load_dataset` will know the dataset.
     propensity

@@ -1,7 +1,8 @@
 """Metrics from predictions, never from a model: values, scores per point, frequency bins, intervals, paired tests.
 
-Start at `evaluate(predictions, dataset, metrics)`; docs/metrics.md has every definition. Each metric is one object,
-listed in `registry`. This room may import `data` and `kernels`; `runner`, `report`, `cli` and methods import it.
+Start at `evaluate(predictions, dataset, metrics)`; docs/reference/metrics.md has every definition. Each metric is one
+object, listed in `registry`. This room may import `data` and `kernels`; `runner`, `report`, `cli` and methods
+import it.
 """
 
 from xcbench.evaluation.bins import contributions, frequency_bins

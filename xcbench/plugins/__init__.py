@@ -1,6 +1,6 @@
 """What the author of a method, an augmentation or a reranker imports: contract, config, stages, registry, codec.
 
-docs/writing-a-method.md shows how it is used.
+docs/guides/writing-a-method.md shows how it is used.
 
 May import `data`, and looks through the folder of methods. `runner`, `report`, `cli` and every method may import it.
 """

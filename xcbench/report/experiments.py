@@ -118,7 +118,7 @@ class Figure:
     bins: int = 5
     """In `bins`: how many groups of labels, equal in training pairs, from rare to popular."""
     quantity: str = ""
-    """In `measured`: the name under which a method reports the curve (see docs/tables.md)."""
+    """In `measured`: the name under which a method reports the curve (see docs/guides/tables.md)."""
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from xcbench.data import Dataset, TopK
 from xcbench.disk import clear_remains, folder_size, locked, readable_disk_errors
 from xcbench.evaluation import Interval, evaluate
 from xcbench.files import atomic_folder, write_json
+from xcbench.progress import activity
 from xcbench.ranks import rank
 from xcbench.runner.context import PARALLEL, RunContext
 from xcbench.runner.curve import can_have_curve, learning_curve
@@ -67,7 +68,9 @@ def run(
     check_device(device)
     store = store if isinstance(store, Store) else Store(store)
     cache = shared_cache(cache if isinstance(cache, StageCache) else StageCache(cache))
-    job = _Job(resolve(spec, data), store, cache, device, overwrite)
+    with activity(f"loading {spec.dataset}"):
+        resolved = resolve(spec, data)
+    job = _Job(resolved, store, cache, device, overwrite)
     if spec.curve != "none":
         can_have_curve(job.resolved)
     if rank() > 0:
@@ -183,9 +186,6 @@ def _execute(job: _Job) -> Record:
             with readable_memory_errors(device):
                 outcome = _compute(job.resolved, context, threads, in_parallel)
 
-        # Before anything is written: should the disk be full, the figures have at least been said.
-        figures = ", ".join(f"{metric} {value.value:.2f}" for metric, value in outcome.metrics.items())
-        _log.info("run %s: %s", run_id, figures)
         stages = context.stage_reports()
         in_second_process = [stage.peak_memory for stage in stages if stage.state == PARALLEL]
         peak = whole.peak_memory + max(in_second_process, default=0)
@@ -193,7 +193,7 @@ def _execute(job: _Job) -> Record:
         if whole.peak_device_memory:
             _log.info("run %s: peak %.0f MiB on %s", run_id, whole.peak_device_memory / 2**20, device)
 
-    with atomic_folder(folder) as part:
+    with _figures_said_if_lost(run_id, outcome), atomic_folder(folder) as part:
         outcome.predictions.save(part / "predictions.npz")
         (part / "model").mkdir()
         outcome.model.save(part / "model")
@@ -220,6 +220,17 @@ def _execute(job: _Job) -> Record:
     return record
 
 
+@contextlib.contextmanager
+def _figures_said_if_lost(run_id: str, outcome: _Outcome) -> Iterator[None]:
+    """Log the figures if the record that is written during the block cannot be kept, as on a full disk."""
+    try:
+        yield
+    except Exception:
+        figures = ", ".join(f"{metric} {value.value:.2f}" for metric, value in outcome.metrics.items())
+        _log.warning("run %s is not kept: %s", run_id, figures)
+        raise
+
+
 def _choose_retraining(job: _Job, context: RunContext, threads: int) -> bool:
     """Whether the reranker's retraining runs in a second process; says how much memory the run will take."""
     resolved = job.resolved
@@ -242,12 +253,14 @@ def _compute(resolved: ResolvedRun, context: RunContext, threads: int, in_parall
     predictor = model.to(context.device)
     # The first call compiles kernels or reads them from disk, which is no part of what a point costs.
     predictor.predict(test.X[:1], k, None if test.titles is None else test.titles[:1])
-    with Meter() as predicting:
+    with activity(f"predicting {len(test)} test points"), Meter() as predicting:
         predictions = predictor.predict(test.X, k, test.titles)
     if resolved.spec.curve != "none":
         for name, value in learning_curve(resolved, context, resolved.spec.curve).items():
             context.report(name, value)
-    return _Outcome(model, predictions, measure(predictions, resolved.data), training, predicting)
+    with activity("evaluating"):
+        metrics = measure(predictions, resolved.data)
+    return _Outcome(model, predictions, metrics, training, predicting)
 
 
 def _requested(resolved: ResolvedRun) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """Readers for every file form of the field; the names of the files decide the form.
 
-`read_raw` is the entry point; docs/data-formats.md describes the forms for users. A folder may mix forms, such as
-titles with features, or targets as sparse text with titles. Where it holds one thing twice, the first name in `names`
-is read, and the findings say so.
+`read_raw` is the entry point; docs/guides/data-formats.md describes the forms for users. A folder may mix forms, such
+as titles with features, or targets as sparse text with titles. Where it holds one thing twice, the first name in
+`names` is read, and the findings say so.
 """
 
 from __future__ import annotations
