@@ -34,7 +34,18 @@ from xcbench.plugins import Ablation, Method, Run, StageWork, Values, register_m
 from xcbench.shortlist import IndexShortlister
 from xcbench.shortlist.packing import pack, unpack
 from xcbench.shortlist.predictors import CascadePredictor, ShortlistPredictor, as_array
-from xcbench.train import Batch, Group, GroupedTraining, Points, Schedule, Training, learnable, targets_of, train
+from xcbench.train import (
+    Batch,
+    Group,
+    GroupedTraining,
+    Points,
+    Schedule,
+    Training,
+    learnable,
+    log_odds,
+    targets_of,
+    train,
+)
 from xcbench.train.encoders import BagConfig, bag_encoder, bag_encoder_of, fixed, state_on_cpu
 from xcbench.train.learned_index import LearnedIndex, ScoredPaths
 
@@ -178,9 +189,19 @@ class EliasTask(nn.Module):
         return classification / (points * self.index.length) + self.weight * shortlist / points
 
 
-def _label_classifiers(L: int, dim: int) -> FreeLabels:
-    """One free vector and one bias per label, from 0: a label with few points would never lose a random start."""
-    return FreeLabels(L, dim, torch.zeros(L, dim))
+def _label_classifiers(work: StageWork[EliasConfig]) -> FreeLabels:
+    """One free vector per label from 0, since a label with few points would never lose a random start.
+
+    Biases start at the log odds of a listed pair being true.
+    """
+    c = work.config
+    L = work.data.label_count
+    points = learnable(work.data.train)
+    labels = FreeLabels(L, c.encoder.dim, torch.zeros(L, c.encoder.dim))
+    assert labels.bias is not None
+    with torch.no_grad():
+        labels.bias.weight.fill_(log_odds(points.Y.nnz / max(1, len(points) * c.index.listed(L))))
+    return labels
 
 
 # Stage 1: a fixed partition.
@@ -235,7 +256,7 @@ def _partitioned_task(work: StageWork[EliasConfig], clusters: Values, training: 
     clustering = Clustering.of(clusters["cluster_of"], clusters["count"])
     encoder = bag_encoder(c.encoder, work.data.train.X, work.seed)
     index = _index(work, clustering.to_csr().T.tocsr(), None, training)
-    return EliasTask(encoder, index, _label_classifiers(work.data.label_count, c.encoder.dim), c.fixed_weight)
+    return EliasTask(encoder, index, _label_classifiers(work), c.fixed_weight)
 
 
 # Stage 2: the partition opens.
@@ -286,7 +307,7 @@ def stage2(work: StageWork[EliasConfig]) -> Values:
     with torch.no_grad():
         index.clusters.weight.copy_(torch.from_numpy(found.H))
         index.clusters.bias.copy_(torch.from_numpy(found.bias))
-    task = EliasTask(encoder, index, _label_classifiers(L, c.encoder.dim), c.learnt_weight)
+    task = EliasTask(encoder, index, _label_classifiers(work), c.learnt_weight)
     _train(task, c.learnt, work)
     return {**_trained(task), **_figures(task.index)}
 

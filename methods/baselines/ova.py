@@ -6,7 +6,7 @@ per step that grows with the number of labels.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import scipy.sparse as sp
@@ -57,6 +57,10 @@ class OvaPredictor(SavedByArguments, Predictor):
         encoder = FixedEncoder(**self.encoder)
         return predict_in_parts(X, lambda part: _likeliest(exact_topk(encoder(part), self.W, k, self.bias)))
 
+    def vectors(self, X: sp.csr_array, titles: Sequence[str] | None = None) -> Floats:
+        """The vectors that classifiers see."""
+        return FixedEncoder(**self.encoder)(X)
+
     def to(self, device: str) -> OvaPredictor | OvaOnDevice:
         if torch.device(device).type == "cpu":
             return self
@@ -71,6 +75,9 @@ class OvaOnDevice:
         self.W = torch.from_numpy(source.W).to(device)
         self.bias = source.bias
         self.save = source.save
+
+    def vectors(self, X: sp.csr_array, titles: Sequence[str] | None = None) -> Floats:
+        return self.encoder(X)
 
     def predict(self, X: sp.csr_array, k: int) -> TopK:
         return predict_in_parts(X, lambda part: _likeliest(exact_topk(self.encoder(part), self.W, k, self.bias)))

@@ -90,6 +90,9 @@ class _TrainedMethod:
     def predict(self, X: sp.csr_array, k: int, titles: Sequence[str] | None = None) -> TopK:
         return self.model.predict(X, k, titles)
 
+    def with_vectors(self, X: sp.csr_array, titles: Sequence[str] | None = None) -> sp.csr_array:
+        return self.model.with_vectors(X, titles)
+
     def retrain(self, data: Dataset) -> tuple[Dataset, Model]:
         if self.retraining is not None:
             self.retraining.wait()
