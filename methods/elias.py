@@ -41,6 +41,7 @@ from xcbench.train import (
     Points,
     Schedule,
     Training,
+    index_memory,
     learnable,
     log_odds,
     targets_of,
@@ -392,3 +393,17 @@ class Elias(Method[EliasConfig]):
             unpack(model["index"]), c.index.listed(data.label_count), model["W"], model["bias"]
         )
         return CascadePredictor(encoder, encoder, ranker)
+
+    def estimate_memory(self, data: Dataset) -> int:
+        """The need of stage 2, in which each cluster has most edges."""
+        c = self.config
+        L = data.label_count
+        clusters = c.index.cluster_count(L)
+        return index_memory(
+            data,
+            c.encoder.dim,
+            encoder_parameters=c.encoder.dim * (data.feature_count + c.encoder.dim),
+            index_parameters=clusters * (c.encoder.dim + c.index.edges_per_cluster(L)),
+            pairs=c.index.listed(L),
+            batch_size=c.learnt.batch_size,
+        )

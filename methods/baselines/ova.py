@@ -20,7 +20,18 @@ from xcbench.shortlist import exact_topk
 from xcbench.shortlist.beam import sigmoid
 from xcbench.shortlist.predictors import FixedEncoder, as_array, folded
 from xcbench.shortlist.predictors.cascade import predict_in_parts
-from xcbench.train import Group, GroupedTraining, Points, RankAll, Schedule, learnable, log_odds, targets_of, train
+from xcbench.train import (
+    Group,
+    GroupedTraining,
+    Points,
+    RankAll,
+    Schedule,
+    index_memory,
+    learnable,
+    log_odds,
+    targets_of,
+    train,
+)
 from xcbench.train.encoders import BagConfig, bag_encoder
 
 
@@ -123,3 +134,14 @@ class Ova(Method[OvaConfig]):
     def fit(self, data: Dataset, run: Run) -> OvaPredictor:
         model = run.stage(classifiers, data)
         return OvaPredictor(model["encoder"], model["W"], model["bias"])
+
+    def estimate_memory(self, data: Dataset) -> int:
+        c = self.config
+        return index_memory(
+            data,
+            c.encoder.dim,
+            encoder_parameters=c.encoder.dim * (data.feature_count + c.encoder.dim),
+            index_parameters=0,
+            pairs=data.label_count,
+            batch_size=c.training.batch_size,
+        )

@@ -71,14 +71,14 @@ class Tree:
         nodes = fitted.tree_
         itself = np.arange(nodes.node_count)
         is_leaf = nodes.children_left < 0
-        true_column = list(fitted.classes_).index(True)
-        counts = nodes.value[:, 0, :]
+        counts = nodes.value[:, 0, :]  # of false and true pairs, as far as there are any
+        true_counts = counts @ fitted.classes_.astype(np.float64)
         return cls(
             inputs=np.where(is_leaf, 0, nodes.feature),
             thresholds=nodes.threshold.copy(),
             left=np.where(is_leaf, itself, nodes.children_left),
             right=np.where(is_leaf, itself, nodes.children_right),
-            shares=(counts[:, true_column] / counts.sum(1)).astype(np.float32),
+            shares=(true_counts / counts.sum(1)).astype(np.float32),
             depth=nodes.max_depth,
         )
 
