@@ -25,7 +25,6 @@ from torch.nn.functional import logsigmoid
 
 from xcbench.data import Dataset
 from xcbench.data.matrices import binary_targets, unit_rows
-from xcbench.evaluation.bins import mean_by_frequency
 from xcbench.kernels.arrays import Ints, Longs
 from xcbench.kernels.sparse_product import product
 from xcbench.labels import Clustering, balanced_clusters, dense_centroids, sparse_centroids
@@ -310,17 +309,15 @@ def stage2(work: StageWork[EliasConfig]) -> Values:
         index.clusters.bias.copy_(torch.from_numpy(found.bias))
     task = EliasTask(encoder, index, _label_classifiers(work), c.learnt_weight)
     _train(task, c.learnt, work)
-    return {**_trained(task), **_figures(task.index)}
+    return {**_trained(task), "edge_weights": _edge_weights(task.index)}
 
 
-def _figures(index: LearnedIndex) -> Values:
-    """Figure 3: the mean weight of a cluster's heaviest edge, of its second and so on. And the clusters per label."""
+def _edge_weights(index: LearnedIndex) -> Values:
+    """Figure 3: the mean weight of a cluster's heaviest edge, of its second and so on."""
     weights = np.zeros(index.is_edge.shape, np.float32)
     weights[index.is_edge.cpu().numpy()] = as_array(index.edge_weights())
     heaviest_first = -np.sort(-weights, axis=1)
-    curve = {"x": list(range(1, weights.shape[1] + 1)), "y": heaviest_first.mean(axis=0).tolist()}
-    clusters_per_label = np.bincount(index.labels, minlength=len(index.parents))
-    return {"edge_weights": curve, "clusters_per_label": {"clusters": clusters_per_label}}
+    return {"x": list(range(1, weights.shape[1] + 1)), "y": heaviest_first.mean(axis=0).tolist()}
 
 
 def _index(
@@ -387,7 +384,6 @@ class Elias(Method[EliasConfig]):
             run.report("unreachable_labels", run.stage(adjacency, data)["unreachable"])
             model = run.stage(stage2, data)
             run.report("edge_weights", model["edge_weights"])
-            run.report("clusters_per_label", mean_by_frequency(model["clusters_per_label"], data.label_frequency, 10))
         encoder = fixed(bag_encoder_of(c.encoder, model["encoder"]))
         ranker = ShortlistPredictor.of(
             unpack(model["index"]), c.index.listed(data.label_count), model["W"], model["bias"]
