@@ -35,7 +35,18 @@ from xcbench.plugins import Ablation, Method, Patch, Run, StageWork, Values, reg
 from xcbench.shortlist import IndexShortlister
 from xcbench.shortlist.packing import pack, unpack
 from xcbench.shortlist.predictors import CascadePredictor, ShortlistPredictor, TitlePredictor, as_array, predictor_of
-from xcbench.train import Batch, Group, GroupedTraining, Keeping, Schedule, Training, learnable_rows, train
+from xcbench.train import (
+    Batch,
+    Group,
+    GroupedTraining,
+    Keeping,
+    Schedule,
+    Training,
+    learnable,
+    learnable_rows,
+    log_odds,
+    train,
+)
 from xcbench.train.encoders import (
     TEXT_SETTINGS,
     Encoder,
@@ -188,9 +199,19 @@ class EliasTask(nn.Module):
         return classification / (points * self.index.length) + self.weight * shortlist / points
 
 
-def _label_classifiers(L: int, dim: int) -> FreeLabels:
-    """One free vector and one bias per label, from 0: a label with few points would never lose a random start."""
-    return FreeLabels(L, dim, torch.zeros(L, dim))
+def _label_classifiers(work: StageWork[EliasConfig]) -> FreeLabels:
+    """One free vector per label from 0, since a label with few points would never lose a random start.
+
+    Biases start at the log odds of a listed pair being true.
+    """
+    L = work.data.label_count
+    dim = _encoder(work).dim
+    points = learnable(work.data.train)
+    labels = FreeLabels(L, dim, torch.zeros(L, dim))
+    assert labels.bias is not None
+    with torch.no_grad():
+        labels.bias.weight.fill_(log_odds(points.Y.nnz / max(1, len(points) * work.config.index.listed(L))))
+    return labels
 
 
 # The encoder: it reads rows of X, or titles.
@@ -259,7 +280,7 @@ def _partitioned_task(work: StageWork[EliasConfig], clusters: Values, training: 
     encoder = _encoder(work)
     module = encoder.start(work.seed)
     index = _index(work, clustering.to_csr().T.tocsr(), None, training)
-    return EliasTask(module, index, _label_classifiers(work.data.label_count, encoder.dim), c.fixed_weight)
+    return EliasTask(module, index, _label_classifiers(work), c.fixed_weight)
 
 
 # Stage 2: the partition opens.
@@ -313,7 +334,7 @@ def stage2(work: StageWork[EliasConfig]) -> Values:
     with torch.no_grad():
         index.clusters.weight.copy_(torch.from_numpy(found.H))
         index.clusters.bias.copy_(torch.from_numpy(found.bias))
-    task = EliasTask(module, index, _label_classifiers(L, encoder.dim), c.learnt_weight)
+    task = EliasTask(module, index, _label_classifiers(work), c.learnt_weight)
     _train(task, c.learnt, work)
     return {**_trained(task, work), **_figures(task.index)}
 
