@@ -22,7 +22,8 @@ from xcbench.runner.toy import toy_dataset
 from xcbench.shortlist.packing import unpack
 from xcbench.train import Group, GroupedTraining, Keeping, Points, Work
 from xcbench.train import train as train_module
-from xcbench.train.encoders import BagConfig, bag_encoder
+from xcbench.train.encoders import EncoderConfig
+from xcbench.train.encoders.bag import Bag
 from xcbench.train.learned_index import LearnedIndex
 
 STAGES = ("warm_up", "fixed", "learnt")
@@ -49,7 +50,7 @@ def task_of(data, beta=5.0, beam=2, length=6, weight=0.3):
     L = data.label_count
     edges = (rng.random((4, L)) < 0.5).astype(np.float32)
     edges[0] = 1
-    encoder = bag_encoder(BagConfig(8, 0.0, "random"), data.train.X, 0)
+    encoder = Bag(EncoderConfig(dim=8, dropout=0.0, start="random"), data.train).start(0)
     index = LearnedIndex(sp.csr_array(edges), 8, 3.0, beta, beam, length)
     return EliasTask(encoder, index, FreeLabels(L, 8), weight)
 

@@ -222,6 +222,10 @@ class Method(PlugIn[Config]):
     def fit(self, data: Dataset, run: Run) -> Predictor:
         """Learn from `data.train` and the label text; never look at `data.test`."""
 
+    def reads_titles(self) -> bool:
+        """Whether it reads the words of a title in their order with the settings that it has."""
+        return self.needs_titles
+
     def check_data(self, data: Dataset) -> None:
         """Raise an `InputError` where the data lacks what the method needs; asked before anything is computed."""
         return

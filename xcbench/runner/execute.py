@@ -161,6 +161,11 @@ class _Outcome:
     training: Meter
     predicting: Meter
 
+    @property
+    def other_load(self) -> float:
+        """How many cores other processes kept busy while the run trained, or while it predicted."""
+        return max(self.training.other_load, self.predicting.other_load)
+
 
 def _execute(job: _Job) -> Record:
     started = _now()
@@ -206,7 +211,7 @@ def _execute(job: _Job) -> Record:
             model_bytes=folder_size(part / "model"),
             test_points=len(job.resolved.data.test),
             reported=context.journal.reported,
-            environment=describe_environment(device, threads, job.resolved.code),
+            environment=describe_environment(device, threads, job.resolved.code) | {"other_load": outcome.other_load},
             started=started,
             finished=_now(),
             folder=folder,

@@ -110,15 +110,16 @@ def resolve(spec: RunSpec, data: Dataset | None = None) -> ResolvedRun:
     else:
         source = data.name
 
-    check_titles(method_type, data)
     preset = _choose_preset(spec, method_type, data.name)
     preset_patch = method_type.presets[preset] if preset else {}
     config = build(method_type.config_type, preset_patch, patch, owner=method_type.name)
+    method = method_type(config)
+    check_titles(method, data)
 
     return ResolvedRun(
         spec=spec,
         data=data,
-        method=method_type(config),
+        method=method,
         augmentations=augmentations,
         reranker=reranker,
         preset=preset,
@@ -127,10 +128,10 @@ def resolve(spec: RunSpec, data: Dataset | None = None) -> ResolvedRun:
     )
 
 
-def check_titles(method: type[Method[Any]], data: Dataset) -> None:
+def check_titles(method: Method[Any], data: Dataset) -> None:
     """Raise an `InputError` if a method that reads titles meets points without them."""
     has_titles = data.train.titles is not None and data.test.titles is not None
-    if method.needs_titles and not has_titles:
+    if method.reads_titles() and not has_titles:
         raise InputError(f"method {method.name!r} reads titles, which dataset {data.name!r} does not have")
 
 

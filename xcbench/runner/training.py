@@ -109,7 +109,7 @@ def train_on(data: Dataset, resolved: ResolvedRun, context: RunContext) -> tuple
 
 
 def _fit_members(resolved: ResolvedRun, data: Dataset, context: RunContext) -> Model:
-    check_titles(type(resolved.method), data)  # an augmentation may have added points without titles
+    check_titles(resolved.method, data)  # an augmentation may have added points without titles
     resolved.method.check_data(data)
     count = resolved.spec.ensemble
     members = []

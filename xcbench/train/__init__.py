@@ -6,7 +6,7 @@ May import `data`, `kernels`, `nn` and `shortlist`. `runner`, `report`, `cli` an
 """
 
 from xcbench.kernels.memory import MemoryEstimate
-from xcbench.train.batches import Batch, Candidates, Points, cut_shortlists, learnable, targets_of
+from xcbench.train.batches import Batch, Candidates, Points, cut_shortlists, learnable, learnable_rows, targets_of
 from xcbench.train.devices import resolve_device
 from xcbench.train.groups import Group
 from xcbench.train.kept_weights import Keeping
@@ -46,6 +46,7 @@ __all__ = [
     "halving_after",
     "index_memory",
     "learnable",
+    "learnable_rows",
     "log_odds",
     "official_training",
     "resolve_device",
