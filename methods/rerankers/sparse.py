@@ -19,7 +19,7 @@ where p is the method's own score. This is the authors' code with five differenc
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
@@ -40,6 +40,7 @@ from xcbench.plugins import (
     SavedByArguments,
     register_reranker,
 )
+from xcbench.plugins.stages import LATER
 from xcbench.shortlist.predictors import rank_shortlist
 
 LABELS_LISTED = 100
@@ -53,7 +54,7 @@ POINTS_AT_A_TIME = 1 << 14
 class SparseRankerConfig:
     """The authors' settings, those of PECOS' linear models; the rest was chosen on slices of train."""
 
-    features: Literal["words", "words+embedding"] = "words"
+    features: Literal["words", "words+embedding"] = field(default="words", metadata={LATER: "words"})
     """What a classifier sees of a point: its words alone, or the method's vector of it, too."""
     C: float = 1.0
     title: float = 0.5
