@@ -131,6 +131,7 @@ def test_every_label_can_be_reached_in_stage_2_and_edges_are_counted(tmp_path):
     unreachable = stages["adjacency"]["unreachable"]
     assert edges.shape == (4, 40)
     assert unreachable >= 40 - 4 * 4  # four clusters lead to four labels each
+    assert edges.nnz <= 4 * 4 + unreachable
     assert set(edges.indices.tolist()) == set(range(40))
     index = unpack(stages["stage2"]["index"])
     np.testing.assert_array_equal(index.edges.indices, edges.indices)
