@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import logging
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,13 +18,22 @@ import numpy as np
 import scipy.sparse as sp
 
 from xcbench.data import TextColumn, TopK
+from xcbench.data.matrices import unit_vectors
 from xcbench.data.text import TextEncoder
 from xcbench.errors import DataError, InputError, XCBenchError
 from xcbench.kernels.allocations import META, MetaAllocations
 from xcbench.kernels.memory import binary_size, free_memory
 from xcbench.plugins import registry
 from xcbench.plugins.codec import load_values, save_values
-from xcbench.plugins.contract import Method, MovablePredictor, PlacedPredictor, Predictor, Rescorer, TextPredictor
+from xcbench.plugins.contract import (
+    Method,
+    MovablePredictor,
+    PlacedPredictor,
+    Predictor,
+    Rescorer,
+    TextPredictor,
+    VectorPredictor,
+)
 from xcbench.runner.store import Record
 from xcbench.shortlist import blend
 from xcbench.shortlist.device.blocks import LEAST_BYTES_AT_ONCE, TENSORS_AT_ONCE
@@ -81,11 +91,31 @@ class Model:
         if len(by_member) > 1:
             predictions = blend(by_member, depth)
         if self.rescorer is not None:
+            if self.rescorer.reads_vectors:
+                X = self.with_vectors(X, titles)
             predictions = self.rescorer.rescore(predictions, X, titles)
 
         if predictions.k < k:
             return predictions.padded(k)
         return predictions.cut(k)
+
+    def with_vectors(self, X: sp.csr_array, titles: Sequence[str] | None = None) -> sp.csr_array:
+        """Return X with the vector of each point behind its features: of unit length, those of members side by side.
+
+        Parameters
+        ----------
+        X
+            Features, a row per point.
+        titles
+            The same points as text, for predictors that read words.
+        """
+        parts = [X]
+        for member in self.members:
+            if not isinstance(member, VectorPredictor):
+                raise XCBenchError(f"{type(member).__name__} has no vectors of points")
+            vectors = unit_vectors(member.vectors(X, titles))
+            parts.append(sp.csr_array(vectors / math.sqrt(len(self.members))))
+        return sp.csr_array(sp.hstack(parts, format="csr", dtype=np.float32))
 
     def predict_text(self, titles: Sequence[str], k: int) -> TopK:
         """Return the k best labels per title.
