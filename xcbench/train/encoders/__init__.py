@@ -70,14 +70,24 @@ TEXT_SETTINGS = ("kind", "model", "length", "frozen", "pooling", "precision")
 """The settings that `read_texts` reads."""
 
 
-def read_texts(config: EncoderConfig, data: Dataset) -> dict[str, Any]:
-    """Return what an encoder reads beside X: nothing, words or word pieces in their order, or fixed vectors."""
+def read_texts(config: EncoderConfig, data: Dataset, device: str = "cpu") -> dict[str, Any]:
+    """Return what an encoder reads beside X: nothing, words or word pieces in their order, or fixed vectors.
+
+    Parameters
+    ----------
+    config
+        The encoder's settings.
+    data
+        The training points, and for `inception` also the label text.
+    device
+        Where a frozen encoder makes its vectors.
+    """
     if config.kind == "bag":
         return {}
     if config.kind == "inception":
         return Inception.read(config, data)
     if config.frozen:
-        return Frozen.read(config, data)
+        return Frozen.encode(config, data, device)
     return Transformer.read(config, data)
 
 
