@@ -14,6 +14,7 @@ import torch
 
 from tests.methods.problems import train
 from tests.stand_in_device import StandInDevice
+from tests.tiny_transformer import make_model
 from xcbench.cli import main
 from xcbench.errors import DataError, InputError
 from xcbench.kernels.csr import SparseRows
@@ -37,7 +38,6 @@ from xcbench.train.groups import GroupedAdam
 
 pytest.importorskip("transformers", reason="the extra xcbench[transformer] is not installed")
 
-WORDS = ["topic", "group", "word", *(f"##{digit}" for digit in range(10))]
 TITLES = ["topic1 group0", "word7", "topic23 group4 word1 word2 word3", "", "word9 word9"]
 
 
@@ -45,32 +45,6 @@ TITLES = ["topic1 group0", "word7", "topic23 group4 word1 word2 word3", "", "wor
 def tiny(tmp_path_factory):
     """A folder with a BERT of two layers that knows the letters of the toy data."""
     return make_model(tmp_path_factory.mktemp("models") / "tiny")
-
-
-def make_model(folder, kind="bert"):
-    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
-    from transformers import BertConfig, BertModel, DistilBertConfig, DistilBertModel, PreTrainedTokenizerFast
-
-    vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *WORDS]
-    ids = {piece: number for number, piece in enumerate(vocabulary)}
-    cutter = Tokenizer(models.WordPiece(ids, unk_token="[UNK]"))
-    cutter.normalizer = normalizers.BertNormalizer()
-    cutter.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    cutter.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
-    special = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
-    PreTrainedTokenizerFast(tokenizer_object=cutter, **special).save_pretrained(folder)
-
-    torch.manual_seed(0)
-    if kind == "bert":
-        sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
-        config = BertConfig(vocab_size=len(ids), max_position_embeddings=40, initializer_range=0.3, **sizes)
-        BertModel(config).save_pretrained(folder)
-    else:
-        config = DistilBertConfig(
-            vocab_size=len(ids), max_position_embeddings=40, dim=32, n_layers=2, n_heads=2, hidden_dim=64
-        )
-        DistilBertModel(config).save_pretrained(folder)
-    return str(folder)
 
 
 def config(model, **settings):
@@ -376,7 +350,7 @@ def test_what_is_missing_is_said_in_one_line(tiny, tmp_path, monkeypatch):
         ({"kind": "transformer"}, "needs encoder.model"),
         ({"kind": "lstm"}, "bag"),
         ({"frozen": True}, "for encoder.kind=transformer"),
-        ({"model": "minilm"}, "for encoder.kind=transformer"),
+        ({"kind": "inception", "model": "minilm"}, "for encoder.kind=transformer"),
         ({"layer_decay": 0.0}, "layer_decay"),
         ({"length": 0}, "length"),
         ({"dropout": 1.0}, "dropout"),
@@ -384,7 +358,7 @@ def test_what_is_missing_is_said_in_one_line(tiny, tmp_path, monkeypatch):
 )
 def test_settings_that_do_not_fit_are_refused(patch, message):
     with pytest.raises(InputError, match=message):
-        build(get_method("ova").config_type, {f"encoder.{key}": value for key, value in patch.items()})
+        train("ova", toy_dataset(), **{f"encoder.{key}": value for key, value in patch.items()})
 
 
 def test_damaged_encoders_are_refused(tiny, tmp_path):
