@@ -221,7 +221,7 @@ def _label_classifiers(work: StageWork[EliasConfig]) -> FreeLabels:
 @stage(settings=[f"encoder.{name}" for name in TEXT_SETTINGS], seeded=False)
 def texts(work: StageWork[EliasConfig]) -> Values:
     """What the encoder reads beside X: nothing, titles as words or word pieces in their order, or fixed vectors."""
-    return read_texts(work.config.encoder, work.data)
+    return read_texts(work.config.encoder, work.data, work.device)
 
 
 def _encoder(work: StageWork[EliasConfig]) -> Encoder:

@@ -115,7 +115,7 @@ def _likeliest(best: TopK) -> TopK:
 @stage(settings=[f"encoder.{name}" for name in TEXT_SETTINGS], seeded=False)
 def texts(work: StageWork[OvaConfig]) -> Values:
     """What the encoder reads beside X: nothing, titles as words or word pieces in their order, or fixed vectors."""
-    return read_texts(work.config.encoder, work.data)
+    return read_texts(work.config.encoder, work.data, work.device)
 
 
 @stage(settings=["encoder", "training"], after=[texts])

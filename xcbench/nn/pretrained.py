@@ -13,6 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from xcbench.errors import InputError
@@ -138,7 +139,7 @@ def load_pretrained(name: str) -> Pretrained:
         model = AutoModel.from_pretrained(folder, use_safetensors=True, dtype="float32", **local)
         tokenizer = AutoTokenizer.from_pretrained(folder, use_fast=True, **local)
         pieces = tokenizer.backend_tokenizer.to_str()
-    except (OSError, ValueError, KeyError, AttributeError, ImportError) as error:
+    except (OSError, ValueError, KeyError, AttributeError, ImportError, SafetensorError) as error:
         reason = str(error).partition("\n")[0]
         raise InputError(f"{folder}: cannot be read as a transformer with its tokenizer ({reason})") from None
     _without_pooler(model)
