@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 
 def run(
-    *,
     method: str,
+    *,
     ablation: Names = (),
     augment: Names = (),
     rerank: str | None = None,
@@ -32,6 +32,7 @@ def run(
     device: str = "auto",
     force: Flag = False,
     stale: Flag = False,
+    name: str | None = None,
     dry_run: Flag = False,
     store: Path | None = None,
     retrain_into: Annotated[Path | None, Parameter(show=False)] = None,
@@ -68,6 +69,8 @@ def run(
         Run again, stages included, although the record is there.
     stale
         Run again if other code than this made the record.
+    name
+        What other commands will know the run by; a stored run is renamed.
     dry_run
         Show the resolved config, the stages that are cached and the expected memory, and do nothing.
     store
@@ -107,7 +110,7 @@ def run(
         planned = plan(spec, store=store, device=device)
         _show_plan(planned, as_json=json_)
     else:
-        record = execute(spec, store=store, device=device, overwrite=overwrite)
+        record = execute(spec, store=store, device=device, overwrite=overwrite, name=name)
         _show_record(record, as_json=json_)
 
 
@@ -187,7 +190,10 @@ def _record_title(record: "Record") -> str:
         details.append(f"{record.ensemble} members")
     details.append(f"{record.test_points} test points")
 
-    return f"{' '.join(parts)} on {record.dataset} ({', '.join(details)})"
+    title = f"{' '.join(parts)} on {record.dataset} ({', '.join(details)})"
+    if record.name:
+        return f"{record.name}: {title}"
+    return title
 
 
 def _metrics_table(record: "Record") -> str:

@@ -13,6 +13,22 @@ from xcbench.evaluation.gains import GainMetric, Norm
 from xcbench.evaluation.metric import Metric, MetricFamily
 from xcbench.evaluation.reciprocal_rank import ReciprocalRank
 
+SYNONYMS = {
+    "precision": "P",
+    "prec": "P",
+    "recall": "R",
+    "rec": "R",
+    "ps-precision": "PSP",
+    "psprecision": "PSP",
+    "propensity-scored-precision": "PSP",
+    "ps-ndcg": "PSnDCG",
+    "propensity-scored-ndcg": "PSnDCG",
+    "ps-recall": "PSR",
+    "psrecall": "PSR",
+    "propensity-scored-recall": "PSR",
+    "mean-reciprocal-rank": "MRR",
+}
+"""Longer names of metrics, in small letters with - between words."""
 LARGEST_K = 1_000_000_000
 
 METRICS: tuple[MetricFamily, ...] = (
@@ -60,9 +76,12 @@ def parse_metric(name: str | Metric) -> Metric:
     if isinstance(name, Metric):
         return name
 
+    if not isinstance(name, str):
+        raise InputError(f"a metric is named by a text such as P@5, got {name!r}")
     family_name, at, k = name.strip().partition("@")
     known = {family.name.lower(): family for family in METRICS}
-    family = known.get(family_name.lower())
+    long_name = family_name.strip().lower().replace("_", "-").replace(" ", "-")
+    family = known.get(SYNONYMS.get(long_name, family_name).lower())
     if family is None:
         raise _unknown_metric(name, known)
 
