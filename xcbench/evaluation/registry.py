@@ -13,6 +13,19 @@ from xcbench.evaluation.gains import GainMetric, Norm
 from xcbench.evaluation.metric import Metric, MetricFamily
 from xcbench.evaluation.reciprocal_rank import ReciprocalRank
 
+TITLES = {
+    "P": "precision: hits in the first k places / k",
+    "nDCG": "discounted gain of the hits / that of an ideal ranking",
+    "R": "recall: hits in the first k places / true labels",
+    "PSP": "precision, hits weighted by inverse propensity, / that of an ideal ranking",
+    "PSnDCG": "nDCG, hits weighted by inverse propensity, / that of an ideal ranking",
+    "PSR": "recall, hits weighted by inverse propensity, / that of an ideal ranking",
+    "MRR": "1 / place of the first hit",
+    "C": "share of labels that are a hit in the first k places of some point",
+    "Cpred": "share of labels in the first k places of some point, hit or not",
+}
+"""What each metric is, in a line; docs/metrics.md has the definitions."""
+
 SYNONYMS = {
     "precision": "P",
     "prec": "P",

@@ -54,6 +54,11 @@ def compare_runs(
     """
     if len(records) < 2:
         raise InputError(f"a comparison needs at least two runs, got {len(records)}")
+    ids = [record.id for record in records]
+    repeated = [run_id for run_id in ids if ids.count(run_id) > 1]
+    if repeated:
+        raise InputError(f"run {repeated[0]} is named twice; a run is compared with others")
+
     metrics = [str(metric) for metric in parse_metrics(metrics)]
     first = records[0]
     _check_same_data(first, records[1:])
@@ -66,7 +71,7 @@ def compare_runs(
     rows: list[ComparedRun] = []
     for metric in metrics:
         rows.extend(_compared_by(metric, records, evaluations))
-    texts = dict(zip([record.id for record in records], differences(records), strict=True))
+    texts = dict(zip(ids, differences(records), strict=True))
     return [replace(row, differs=texts[row.run]) for row in _corrected(rows)]
 
 
