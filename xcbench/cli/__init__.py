@@ -10,7 +10,21 @@ from collections.abc import Sequence
 import cyclopts
 
 from xcbench import __version__
-from xcbench.cli import cache, check, compare, data, doctor, evaluate, graph, listing, predict, run, table
+from xcbench.cli import (
+    add,
+    cache,
+    check,
+    compare,
+    data,
+    doctor,
+    evaluate,
+    graph,
+    listing,
+    predict,
+    run,
+    table,
+    threshold,
+)
 from xcbench.errors import XCBenchError
 
 app = cyclopts.App(
@@ -22,8 +36,10 @@ app = cyclopts.App(
 app.command(listing.list_, name="list")
 app.command(data.app)
 app.command(run.run)
+app.command(add.add)
 app.command(predict.predict)
 app.command(evaluate.evaluate)
+app.command(threshold.threshold)
 app.command(compare.compare)
 app.command(check.check)
 app.command(doctor.doctor)

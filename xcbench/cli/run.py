@@ -156,7 +156,7 @@ def metrics_json(record: "Record") -> dict[str, Any]:
 
 def record_text(record: "Record") -> str:
     """Return what a user wants to see of a finished run: metrics, stages, costs."""
-    blocks = [_record_title(record), _metrics_table(record)]
+    blocks = [_record_title(record), metrics_table(record)]
     if record.stages:
         blocks.append(_stages_table(record))
 
@@ -196,7 +196,8 @@ def _record_title(record: "Record") -> str:
     return title
 
 
-def _metrics_table(record: "Record") -> str:
+def metrics_table(record: "Record") -> str:
+    """Return the recorded metrics with their intervals."""
     rows = []
     for name, measure in record.metrics.items():
         numbers = (measure.value, measure.low, measure.high)

@@ -145,6 +145,8 @@ def load_model(record: Record, method: str | None = None) -> Model:
     method
         The file of the run's method, if that is neither built in nor installed: a record holds only its name.
     """
+    if record.is_external:
+        raise InputError(f"run {record.id} was added from a file, so there is no model of it")
     method_type, rescorer_type = _plugin_types(record, method)
 
     folder = record.folder / "model"
@@ -162,8 +164,6 @@ def load_model(record: Record, method: str | None = None) -> Model:
 
 def _how_to_get_one(record: Record) -> str:
     """Return what to do for a model of a run that has none."""
-    if record.is_external:
-        return "it was added from a file"
     words = shlex.join(record.spec.arguments())
     return f"train it with `xcbench {words} --force`"
 
