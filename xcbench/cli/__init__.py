@@ -24,6 +24,7 @@ from xcbench.cli import (
     run,
     table,
     threshold,
+    tune,
 )
 from xcbench.errors import XCBenchError
 
@@ -40,6 +41,7 @@ app.command(add.add)
 app.command(predict.predict)
 app.command(evaluate.evaluate)
 app.command(threshold.threshold)
+app.command(tune.tune)
 app.command(compare.compare)
 app.command(check.check)
 app.command(doctor.doctor)

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from xcbench.runner.store import Record
 
 
+SetOption = Annotated[tuple[str, ...], Parameter(name="--set", negative=())]
+"""--set key.path=value changes one setting; may be given several times."""
+
+
 def run(
     method: str,
     *,
@@ -26,7 +30,7 @@ def run(
     preset: str = "auto",
     dataset: str = DEFAULT_DATASET,
     seed: int = 0,
-    set_: Annotated[tuple[str, ...], Parameter(name="--set", negative=())] = (),
+    set_: SetOption = (),
     ensemble: int = 1,
     curve: Literal["none", "test", "slice"] = "none",
     device: str = "auto",
@@ -93,7 +97,7 @@ def run(
         augment=augment,
         rerank=rerank,
         preset=preset,
-        overrides=_overrides(set_),
+        overrides=overrides_of(set_),
         seed=seed,
         ensemble=ensemble,
         curve=curve,
@@ -114,7 +118,7 @@ def run(
         _show_record(record, as_json=json_)
 
 
-def _overrides(assignments: Sequence[str]) -> dict[str, str]:
+def overrides_of(assignments: Sequence[str]) -> dict[str, str]:
     """Return the settings that `--set key=value` changes."""
     from xcbench.errors import InputError
     from xcbench.plugins.config import parse_assignment

@@ -11,10 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from xcbench.data import Dataset
-from xcbench.data.holdout import hold_out
+from xcbench.data.holdout import random_slice
 from xcbench.errors import DataError, InputError
 from xcbench.evaluation import Goal, Thresholds, Truth, choose_thresholds, evaluate_decisions
 from xcbench.files import atomic_folder
@@ -77,8 +75,6 @@ def set_thresholds(
         `auto`, `cpu`, `cuda` or `cuda:N`.
     """
     parsed = Goal.parse(goal)
-    if not 0 < share < 1:
-        raise InputError(f"the held-out share lies between 0 and 1, got {share}")
     check_device(device)
 
     divided = _divided(_resolved_again(record, data), share)
@@ -147,11 +143,6 @@ def _resolved_again(record: Record, data: Dataset | None) -> ResolvedRun:
 
 def _divided(resolved: ResolvedRun, share: float) -> ResolvedRun:
     """Return the run on the training points alone, some of them in the place of the test points."""
-    points = len(resolved.data.train)
-    count = round(points * share)
-    if not 0 < count < points:
-        raise InputError(f"{points} training points are too few to hold out a share of {share:g}")
-    order = np.random.default_rng(resolved.spec.seed).permutation(points)
-    data = hold_out(resolved.data, np.sort(order[:count]))
+    data = random_slice(resolved.data, share, resolved.spec.seed)
     _log.info("training again on %d points, with %d held out", len(data.train), len(data.test))
     return resolve(resolved.spec, data)
