@@ -18,7 +18,8 @@ DOCS = Path(__file__).parent.parent.parent / "docs"
 
 
 def text_of(page):
-    return (DOCS / page).read_text("utf-8")
+    (path,) = DOCS.rglob(page)
+    return path.read_text("utf-8")
 
 
 def blocks(page, language="python"):

@@ -1,5 +1,6 @@
 """What Python programs call, on plain lists and stored runs."""
 
+import dataclasses
 import subprocess
 import sys
 
@@ -9,6 +10,7 @@ import scipy.sparse as sp
 
 import xcbench
 from xcbench.data import TopK
+from xcbench.errors import InputError
 from xcbench.evaluation import Thresholds
 from xcbench.evaluation import evaluate as evaluate_topk
 from xcbench.runner.toy import toy_dataset
@@ -102,6 +104,18 @@ def test_a_loaded_run_predicts_what_its_model_does(stored):
         [names[label] for label in row if label >= 0] for row in predictions.indices
     ]
     assert answers[0][0].label == "topic7 group1"
+
+
+def test_a_run_on_features_predicts_from_features():
+    data = toy_dataset()
+    without_text = dataclasses.replace(data, encoder=None)
+    run = xcbench.run("knn", without_text)
+    answers = run.predict(data.test.X[:3] * 2, k=1)
+    assert [answer[0].label for answer in answers] == [
+        data.label_titles[label] for label in run.test_predictions().indices[:3, 0]
+    ]
+    with pytest.raises(InputError, match="the model was trained on 80 features"):
+        run.predict(data.test.X[:, :3])
 
 
 def test_a_threshold_keeps_what_reaches_it(stored):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -77,7 +78,10 @@ class Run:
     @cached_property
     def model(self) -> LoadedModel:
         """The trained model."""
-        return LoadedModel(load_model(self.record, self._method_file))
+        model = load_model(self.record, self._method_file)
+        if model.encoder is None:
+            return LoadedModel(model)
+        return LoadedModel(model, feature_count=model.encoder.feature_count)
 
     def test_predictions(self) -> TopK:
         """Return the stored predictions for the test points."""
@@ -139,7 +143,10 @@ class Run:
             raise InputError(f"a threshold is a number or 'auto', got {threshold!r}")
         else:
             limit = threshold
-        return self.model.predict(titles, k, limit, as_frame)
+        model = self.model
+        if sp.issparse(titles) and model.feature_count is None:
+            model = dataclasses.replace(model, feature_count=self.dataset.feature_count)
+        return model.predict(titles, k, limit, as_frame)
 
     def evaluate(
         self,

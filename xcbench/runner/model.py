@@ -8,7 +8,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import logging
-import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -151,21 +150,12 @@ def load_model(record: Record, method: str | None = None) -> Model:
 
     folder = record.folder / "model"
     if not folder.exists():
-        raise InputError(
-            f"run {record.id} was kept without its model: {record.folder} holds figures and predictions; "
-            f"{_how_to_get_one(record)}"
-        )
+        raise InputError(f"run {record.id} was kept without its model: {record.folder} holds figures and predictions")
 
     try:
         return _load(folder, record.ensemble, method_type.predictor_type, rescorer_type)
     except (OSError, ValueError, KeyError) as error:
         raise DataError(f"the model of this run cannot be read ({error})", folder) from error
-
-
-def _how_to_get_one(record: Record) -> str:
-    """Return what to do for a model of a run that has none."""
-    words = shlex.join(record.spec.arguments())
-    return f"train it with `xcbench {words} --force`"
 
 
 def _plugin_types(record: Record, method: str | None) -> tuple[type[Method[Any]], type[Rescorer] | None]:
