@@ -137,7 +137,8 @@ class XCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict(self, X: Any) -> Any:
         """Return the best labels per point: lists, a sparse matrix or an array, as the targets were."""
-        if self._fitted_form == "classes":
+        check_is_fitted(self, "classes_")
+        if self._form == "classes":
             best = self.predict_topk(X, 1).indices[:, 0]
             return self.classes_[np.where(best < 0, self._most_frequent, best)]
 
@@ -163,11 +164,6 @@ class XCClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "classes_")
         wanted = check_k(self.k if k is None else k)
         return self._model.ranked(self._points(X, first=False), min(wanted, len(self.classes_)))
-
-    @property
-    def _fitted_form(self) -> str:
-        check_is_fitted(self, "classes_")
-        return str(self._form)
 
     def _points(self, X: Any, first: bool) -> list[str] | sp.csr_array:
         """Return titles as a list, features as a sparse matrix."""

@@ -47,7 +47,9 @@ class Run:
         self._method_file = method_file
 
     def __repr__(self) -> str:
-        name = f" {self.record.name!r}" if self.record.name else ""
+        name = ""
+        if self.record.name:
+            name = f" {self.record.name!r}"
         figure = ""
         if "P@1" in self.metrics:
             figure = f": P@1 {self.metrics['P@1']:.2f}"

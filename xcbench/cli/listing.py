@@ -118,16 +118,12 @@ def _datasets() -> list[dict[str, Any]]:
 
     rows = []
     for entry in dataset_entries():
+        row: dict[str, Any] = {"name": entry.name, "origin": entry.origin}
+        row |= dict.fromkeys(("train", "test", "labels"))
         sizes = entry.sizes()
-        row = {
-            "name": entry.name,
-            "origin": entry.origin,
-            "train": sizes.train if sizes else None,
-            "test": sizes.test if sizes else None,
-            "labels": sizes.labels if sizes else None,
-            "folder": str(entry.folder),
-        }
-        rows.append(row)
+        if sizes is not None:
+            row |= {"train": sizes.train, "test": sizes.test, "labels": sizes.labels}
+        rows.append(row | {"folder": str(entry.folder)})
     return rows
 
 

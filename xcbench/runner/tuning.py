@@ -213,7 +213,9 @@ class _Searcher:
             attributes = trial.user_attrs
             if not trial.state.is_finished() or not (_RUN in attributes or _FAILURE in attributes):
                 continue
-            value = trial.value if trial.state == self.optuna.trial.TrialState.COMPLETE else None
+            value = None
+            if trial.state == self.optuna.trial.TrialState.COMPLETE:
+                value = trial.value
             found.append(
                 Trial(len(found) + 1, attributes[_SETTINGS], value, attributes.get(_RUN), attributes.get(_FAILURE))
             )
