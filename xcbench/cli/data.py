@@ -1,4 +1,4 @@
-"""The verbs `data import`, `data export`, `data stats` and `data synth`."""
+"""The verbs `data import`, `data export`, `data stats`, `data synth` and `data rm`."""
 
 from pathlib import Path
 from typing import Literal
@@ -176,3 +176,17 @@ def synth(
     dataset = synthesise(like, scale, seed, name)
     store_dataset(dataset, folder)
     print(statistics(dataset))
+
+
+@app.command
+def rm(name: str) -> None:
+    """Delete an imported dataset. The records of runs on it stay.
+
+    Parameters
+    ----------
+    name
+        The name of an imported dataset.
+    """
+    from xcbench.data.catalog import remove_dataset
+
+    print(f"deleted {remove_dataset(name)}")

@@ -5,14 +5,16 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
+import json
 import re
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
 from xcbench.data import embedded, text
-from xcbench.data.binary import VERSION, is_stored, load_stored, store_dataset
+from xcbench.data.binary import VERSION, is_stored, load_stored, store_dataset, stored_sizes
 from xcbench.data.dataset import Dataset
-from xcbench.data.manifest import MANIFEST_FILE
+from xcbench.data.manifest import MANIFEST_FILE, Manifest, Sizes
 from xcbench.errors import DataError, InputError, unknown_name
 from xcbench.files import home
 
@@ -25,6 +27,13 @@ class DatasetEntry:
     origin: str
     """"embedded" or "imported"."""
     folder: Path
+
+    def sizes(self) -> Sizes | None:
+        """Return how many points, labels and features it has, without loading it; None where that is not said."""
+        if self.origin == "imported":
+            return stored_sizes(self.folder)
+        path = self.folder / MANIFEST_FILE
+        return Manifest.from_dict(json.loads(path.read_text("utf-8")), path).sizes
 
 
 def dataset_entries() -> list[DatasetEntry]:
@@ -64,6 +73,28 @@ def load_dataset(name_or_path: str | Path) -> Dataset:
     if not _is_valid_name(name):
         raise DataError("no such dataset, file or folder", path)
     raise unknown_name("dataset", name, dataset_names())
+
+
+def remove_dataset(name: str) -> Path:
+    """Delete an imported dataset; returns the folder that it was in. Runs on it keep their records.
+
+    Parameters
+    ----------
+    name
+        The name of an imported dataset. An embedded one cannot be deleted.
+    """
+    if name in embedded.embedded_names():
+        raise InputError(f"{name!r} is an embedded dataset, which cannot be deleted")
+    folders = {folder.name: folder for folder in _imported_datasets()}
+    if name not in folders:
+        raise unknown_name("imported dataset", name, folders)
+
+    folder = folders[name]
+    # A name that starts with a dot is no dataset, so that nobody sees half of one.
+    leaving = folder.with_name(f".{name}.removed")
+    folder.replace(leaving)
+    shutil.rmtree(leaving)
+    return folder
 
 
 def folder_for_new(name: str, replace: bool = False) -> Path:

@@ -24,15 +24,22 @@ from xcbench.plugins.contract import (
     register_method,
     register_reranker,
 )
+from xcbench.plugins.ranges import AnyRange, Choice, IntRange, LogIntRange, LogRange, Range
 from xcbench.plugins.stages import Stage, StageWork, Values, all_but, settings_of, stage
 
 __all__ = [
     "Ablation",
+    "AnyRange",
     "Augmentation",
+    "Choice",
+    "IntRange",
+    "LogIntRange",
+    "LogRange",
     "Method",
     "NoConfig",
     "Patch",
     "Predictor",
+    "Range",
     "Ranking",
     "Reranker",
     "Rescorer",

@@ -28,6 +28,8 @@ class Row:
 
     label: str
     method: str
+    added: bool = False
+    """Whether `method` names predictions of another program, which `xcbench add` put into the store."""
     ablation: tuple[str, ...] = ()
     augment: tuple[str, ...] = ()
     rerank: str | None = None

@@ -173,6 +173,8 @@ def _planned_runs(
     planned: dict[str, _PlannedRun] = {}
     for runs in dataset_runs:
         for row in runnable(experiment):
+            if row.added:
+                continue
             for seed in seeds:
                 run_id = runs.run_id(row, seed)
                 record = runs.get(run_id)
@@ -305,7 +307,7 @@ def _problem(
         failure = failures.get(dataset_runs.run_id(row, seed))
         any_failed = any_failed or failure is not None
         if seed not in records:
-            problems[seed] = failure or "not run yet"
+            problems[seed] = failure or _not_there_yet(row)
         elif failure is not None:
             # After `--run all`, the figure is not of the run that was asked for.
             problems[seed] = f"an earlier run, since the new one failed: {failure}"
@@ -321,6 +323,12 @@ def _problem(
     if len(seeds) == 1:
         return problems[seeds[0]], state
     return "; ".join(f"seed {seed}: {problem}" for seed, problem in sorted(problems.items())), state
+
+
+def _not_there_yet(row: Row) -> str:
+    if row.added:
+        return f"not added yet: xcbench add --name {row.method!r}"
+    return "not run yet"
 
 
 def _cells(

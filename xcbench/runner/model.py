@@ -174,6 +174,8 @@ def load_model(record: Record, method: str | None = None) -> Model:
     method
         The file of the run's method, if that is neither built in nor installed: a record holds only its name.
     """
+    if record.is_external:
+        raise InputError(f"run {record.id} was added from a file, so there is no model of it")
     method_type, rescorer_type = _plugin_types(record, method)
 
     folder = record.folder / "model"
