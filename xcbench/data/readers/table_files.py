@@ -7,6 +7,7 @@ behind its quote and two columns of one name without a word, and cannot say in w
 from __future__ import annotations
 
 import csv
+import importlib.util
 import itertools
 import re
 import sys
@@ -243,12 +244,16 @@ def _csv_records(path: Path, separator: str) -> Iterator[tuple[int, list[str]]]:
         raise DataError(f"expected CSV, with every quoted field closed: {error}", path, line) from None
 
 
+def check_pyarrow(path: Path) -> None:
+    """Raise `InputError` unless the library that reads and writes parquet files is installed."""
+    if importlib.util.find_spec("pyarrow") is None:
+        raise InputError(f"{path}: parquet files need pyarrow, which is not installed: pip install pyarrow")
+
+
 def _open_parquet(path: Path) -> ParquetFile:
-    try:
-        from pyarrow import ArrowException
-        from pyarrow.parquet import ParquetFile
-    except ImportError:
-        raise InputError(f"{path}: parquet files need pyarrow, which is not installed: pip install pyarrow") from None
+    check_pyarrow(path)
+    from pyarrow import ArrowException
+    from pyarrow.parquet import ParquetFile
 
     try:
         return ParquetFile(path)
