@@ -120,10 +120,16 @@ def answers(
         How many rows a part has.
     """
     rows = iter(asked)
-    while part := list(itertools.islice(rows, rows_at_once)):
-        titles = [question.title for question in part]
+    while True:
+        keys = []
+        titles = []
+        for key, title in itertools.islice(rows, rows_at_once):
+            keys.append(key)
+            titles.append(title)
+        if not keys:
+            return
         predictions, notes = _answer(model, titles, k, threshold)
-        yield Answers([question.key for question in part], titles, predictions, notes)
+        yield Answers(keys, titles, predictions, notes)
 
 
 def answer_table(
