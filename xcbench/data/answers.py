@@ -147,6 +147,7 @@ class JsonAnswers(AnswerFile):
     def __init__(self, path: Path, columns: AnswerColumns) -> None:
         super().__init__(path, columns)
         self.names = columns.all("labels", "scores", "label_ids")
+        self.encode = json.JSONEncoder(ensure_ascii=False, check_circular=False).encode
         self.file = path.open("w", encoding="utf-8", errors="replace", newline="\n")
 
     def write(self, answers: Answers) -> None:
@@ -161,11 +162,8 @@ class JsonAnswers(AnswerFile):
             answers.notes,
             strict=True,
         )
-        lines = []
-        for row in rows:
-            value = dict(zip(self.names, row, strict=True))
-            lines.append(f"{json.dumps(value, ensure_ascii=False)}\n")
-        self.file.writelines(lines)
+        values = (dict(zip(self.names, row, strict=True)) for row in rows)
+        self.file.writelines([f"{self.encode(value)}\n" for value in values])
 
     def close(self) -> None:
         """Finish the file."""
@@ -262,9 +260,11 @@ def _open(path: Path, kind: str, columns: AnswerColumns) -> AnswerFile:
 
 def _rows_of(cells: npt.NDArray[Any], labels: npt.NDArray[np.int32]) -> Iterator[list[Any]]:
     """Yield the used cells of each row."""
-    lengths = np.count_nonzero(labels >= 0, axis=1).tolist()
-    for row, length in zip(cells.tolist(), lengths, strict=True):
-        yield row[:length]
+    width = labels.shape[1]
+    flat = cells.ravel().tolist()
+    ends = np.arange(len(labels)) * width + np.count_nonzero(labels >= 0, axis=1)
+    for row, end in enumerate(ends.tolist()):
+        yield flat[row * width : end]
 
 
 def _score_texts(predictions: TopK) -> npt.NDArray[np.object_]:

@@ -89,6 +89,8 @@ class Record:
     peak_device_memory: int = 0
     """The most bytes that the run had allocated on its GPU (rank 0's, under torchrun). 0 on a CPU, in older records,
     and if all stages were reused."""
+    points_without_truth: int = 0
+    """How many test points have no true label once filtered pairs are gone; they count as zeros. 0 in older records."""
 
     def has_curve(self, kind: Curve) -> bool:
         """Whether it has the learning curve that is asked for, if one is."""

@@ -42,6 +42,8 @@ class JsonLines:
     """From `target_ind` and `target_rel`; None where no object has the former."""
     contents: int
     """The number of objects with a `content` that is not empty."""
+    repeated: tuple[str, ...] = ()
+    """The objects with the `uid` of an earlier one, in words."""
 
 
 class TextBuilder:
@@ -171,6 +173,8 @@ def read_json_lines(path: Path, labels: int | None = None, with_content: bool = 
     text = TextBuilder()
     targets = _TargetsBuilder(labels)
     contents = 0
+    uids = set()
+    repeated = []
     for line, raw in raw_lines(path):
         point = json_object(raw, path, line)
         title = _string(point, "title", path, line)
@@ -181,10 +185,15 @@ def read_json_lines(path: Path, labels: int | None = None, with_content: bool = 
             title = f"{title} {content}".strip()
         text.add(title)
         targets.add(point, path, line)
+        uid = point.get("uid")
+        if isinstance(uid, str | int):
+            if uid in uids:
+                repeated.append(f"{uid!r} in line {line}")
+            uids.add(uid)
 
     if targets.points == 0:
         raise DataError("the file is empty", path)
-    return JsonLines(text.column(), targets.matrix(), contents)
+    return JsonLines(text.column(), targets.matrix(), contents, tuple(repeated))
 
 
 def raw_lines(path: Path) -> Iterator[tuple[int, bytes]]:
