@@ -195,6 +195,8 @@ def _record_title(record: "Record") -> str:
     if record.ensemble > 1:
         details.append(f"{record.ensemble} members")
     details.append(f"{record.test_points} test points")
+    if record.points_without_truth:
+        details.append(f"{record.points_without_truth} of them without a true label, which count as 0")
 
     title = f"{' '.join(parts)} on {record.dataset} ({', '.join(details)})"
     if record.name:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from xcbench.data import Dataset, TopK
+from xcbench.data.quality import points_without_truth
 from xcbench.disk import clear_remains, folder_size, locked, readable_disk_errors
 from xcbench.evaluation import Interval, evaluate
 from xcbench.files import atomic_folder, write_json
@@ -218,6 +219,7 @@ def _execute(job: _Job) -> Record:
             peak_device_memory=whole.peak_device_memory,
             model_bytes=folder_size(part / "model"),
             test_points=len(job.resolved.data.test),
+            points_without_truth=points_without_truth(job.resolved.data.test),
             reported=context.journal.reported,
             environment=describe_environment(device, threads, job.resolved.code) | {"other_load": outcome.other_load},
             started=started,

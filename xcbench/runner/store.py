@@ -100,6 +100,8 @@ class Record:
     """What a user called it, for commands that ask for a run."""
     is_external: bool = False
     """Whether its predictions were added from a file: nothing here trained it."""
+    points_without_truth: int = 0
+    """How many test points have no true label once filtered pairs are gone; they count as zeros. 0 in older records."""
 
     @property
     def spec(self) -> RunSpec:
