@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import cyclopts
 
 from xcbench import __version__
-from xcbench.cli import cache, check, compare, data, doctor, evaluate, graph, listing, predict, run, table
+from xcbench.cli import cache, check, compare, data, doctor, evaluate, graph, listing, predict, report, run, table
 from xcbench.errors import XCBenchError
 
 app = cyclopts.App(
@@ -32,6 +32,7 @@ app.command(cache.app)
 app.command(table.table)
 app.command(table.claims)
 app.command(table.plot)
+app.command(report.report)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -270,11 +270,20 @@ def _latex_character(character: str) -> str:
 
 def as_html(grids: Sequence[Grid], title: str) -> str:
     """Return one page that needs no other file."""
-    body = "\n".join(_html(grid) for grid in grids)
+    body = "\n".join(html_section(grid) for grid in grids)
     return _PAGE.replace("@TITLE@", html.escape(title)).replace("@BODY@", body)
 
 
-def _html(grid: Grid) -> str:
+def html_section(grid: Grid, heading: Literal["h2", "h3"] = "h2") -> str:
+    """Return one grid as a part of a page: its title, the table, and notes and legend below.
+
+    Parameters
+    ----------
+    grid
+        The table.
+    heading
+        The level of its title.
+    """
     head = "".join(f"<th>{html.escape(name)}</th>" for name in grid.header)
     rows = []
     for name, *figures in grid.rows:
@@ -286,7 +295,7 @@ def _html(grid: Grid) -> str:
     lines += [html.escape(sentence) for sentence in grid.legend_with("bold", "underlined")]
     below = "".join(f"<p>{line}</p>" for line in lines)
     return (
-        f"<section><h2>{html.escape(grid.title)}</h2>\n<table><thead><tr>{head}</tr></thead>\n"
+        f"<section><{heading}>{html.escape(grid.title)}</{heading}>\n<table><thead><tr>{head}</tr></thead>\n"
         f"<tbody>\n{body}\n</tbody></table>\n{below}</section>"
     )
 
