@@ -2,8 +2,10 @@
 
 import json
 import logging
+import shutil
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from xcbench.ranks import rank
@@ -36,6 +38,19 @@ def show_log() -> None:
     if not any(isinstance(handler, _LineHandler) for handler in logger.handlers):
         logger.addHandler(_LineHandler())
     logger.setLevel(logging.INFO)
+
+
+def terminal_width(output: Path | None) -> int | None:
+    """Return how many characters a line on the terminal has; None where text goes to a file or another program.
+
+    Parameters
+    ----------
+    output
+        The file that is written instead of stdout, if any.
+    """
+    if output is not None or not sys.stdout.isatty():
+        return None
+    return shutil.get_terminal_size().columns
 
 
 def print_json(value: Any) -> None:

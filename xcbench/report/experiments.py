@@ -117,6 +117,8 @@ class Figure:
     y: str = ""
     bins: int = 5
     """In `bins`: how many groups of labels, equal in training pairs, from rare to popular."""
+    log_x: bool = False
+    """In `measured`: whether the horizontal axis is logarithmic."""
     quantity: str = ""
     """In `measured`: the name under which a method reports the curve (see docs/tables.md)."""
 

@@ -18,7 +18,7 @@ ONE_SEED = "One seed: the noise of training is not in the intervals."
 BY_OTHER_CODE = "made by other code than this (`--run stale` runs it again)"
 
 
-def render(tables: Sequence[Table], form: Format = "text") -> str:
+def render(tables: Sequence[Table], form: Format = "text", width: int | None = None) -> str:
     """Return tables as text in one of the formats.
 
     Parameters
@@ -27,6 +27,8 @@ def render(tables: Sequence[Table], form: Format = "text") -> str:
         Filled tables.
     form
         `text` for a terminal, `md`, `latex`, `html`, or `csv` for tidy data.
+    width
+        How many characters a line of text may have; None for as many as there are.
     """
     if form == "csv":
         return as_csv(tables)
@@ -36,7 +38,7 @@ def render(tables: Sequence[Table], form: Format = "text") -> str:
     page_title = ""
     if tables:
         page_title = heading(tables[0])
-    return show(grids, form, page_title)
+    return show(grids, form, page_title, width)
 
 
 def heading(table: Table) -> str:

@@ -23,6 +23,7 @@ from xcbench.plugins import registry
 from xcbench.report import experiments
 from xcbench.report.claims import CLAIMS_LEGEND
 from xcbench.report.experiments import Experiment
+from xcbench.report.grid import with_minus
 from xcbench.report.render import BY_OTHER_CODE, ONE_SEED, heading_of, place_in_paper
 from xcbench.report.scores import DatasetRuns
 from xcbench.report.site import links
@@ -121,6 +122,8 @@ class _Site:
             lstrip_blocks=True,
             undefined=StrictUndefined,
         )
+
+        self._environment.filters["minus"] = with_minus
 
     @cached_property
     def boards(self) -> list[Leaderboard]:

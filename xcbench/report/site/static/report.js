@@ -531,7 +531,7 @@ function trueLabels(page) {
 }
 
 function shownPlace(run, place) {
-  return place ? String(place) : `not in the first ${run.depth}`;
+  return place ? String(place) : `> ${run.depth}`;
 }
 
 function rankingOf(page, run, number) {
