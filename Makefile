@@ -65,6 +65,10 @@ RUN ?= missing
 results: .venv/installed  ## what results/ holds: tables, records, notebooks (RUN=stale: redo what other code made)
 	$(BIN)/python results/refresh.py --run $(RUN)
 
+.PHONY: report
+report: .venv/installed  ## pages to look at, from what results/ holds: build/report/index.html
+	$(BIN)/xcbench report --store results/runs --output build/report
+
 $(TABLES): .venv/installed
 	$(BIN)/xcbench table $(subst -,/,$@) $(WHERE) --jobs $(JOBS)
 

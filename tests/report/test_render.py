@@ -197,7 +197,7 @@ def test_a_cell_that_is_wider_than_the_terminal_is_cut_and_that_is_said():
     lines = as_text([grid], 50).splitlines()
     assert max(len(line) for line in lines) <= 50
     assert "…" in lines[4]
-    assert "--output writes all of it" in as_text([grid], 50)
+    assert "cut to the width of the terminal" in as_text([grid], 50)
     assert "…" not in as_text([grid])
 
 

@@ -116,7 +116,7 @@ def _bars(cells: Mapping[str, Cell]) -> dict[str, Bar]:
         if cell.low is not None and cell.high is not None:
             ends = np.array([cell.low, cell.value, cell.high])
             places = 100 * (ends - min(lows)) / (max(highs) - min(lows))
-            bars[label] = Bar(*np.maximum(places, 0).tolist())
+            bars[label] = Bar(*np.clip(places, 0, 100).tolist())
     return bars
 
 
