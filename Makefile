@@ -76,6 +76,10 @@ results: .venv/installed  ## what results/ holds: tables, records, notebooks (RU
 	$(BIN)/python results/refresh.py --run $(RUN)
 	$(BIN)/python docs/_site/figures.py
 
+.PHONY: report
+report: .venv/installed  ## pages to look at, from what results/ holds: build/report/index.html
+	$(BIN)/xcbench report --store results/runs --output build/report
+
 $(TABLES): .venv/installed
 	$(BIN)/xcbench table $(subst -,/,$@) $(WHERE) --jobs $(JOBS)
 

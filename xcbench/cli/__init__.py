@@ -21,6 +21,7 @@ from xcbench.cli import (
     graph,
     listing,
     predict,
+    report,
     run,
     table,
     threshold,
@@ -52,6 +53,7 @@ app.command(cache.app)
 app.command(table.table)
 app.command(table.claims)
 app.command(table.plot)
+app.command(report.report)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -3,8 +3,10 @@
 import contextlib
 import json
 import logging
+import shutil
 import sys
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from xcbench.ranks import rank
@@ -41,6 +43,19 @@ def goes_on() -> Iterator[None]:
     except KeyboardInterrupt as interrupt:
         interrupt.args = ("interrupted; the same command goes on where it stopped",)
         raise
+
+
+def terminal_width(output: Path | None) -> int | None:
+    """Return how many characters a line on the terminal has; None where text goes to a file or another program.
+
+    Parameters
+    ----------
+    output
+        The file that is written instead of stdout, if any.
+    """
+    if output is not None or not sys.stdout.isatty():
+        return None
+    return shutil.get_terminal_size().columns
 
 
 def print_json(value: Any) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from cyclopts import Parameter
 
-from xcbench.cli.console import goes_on
+from xcbench.cli.console import goes_on, terminal_width
 from xcbench.cli.options import Names
 from xcbench.defaults import DEFAULT_DATASET
 from xcbench.ranks import process_count
@@ -128,10 +128,10 @@ def table(
         failures = _run_missing(experiment, datasets, seeds, chosen_launcher, seconds, strategies[run], device)
 
     if experiment.examples:
-        _write(_examples(experiment, datasets, seeds, format), output)
+        _write(_examples(experiment, datasets, seeds, format, terminal_width(output)), output)
     else:
         filled = [tables.fill(experiment, runs, seeds, failures) for runs in datasets]
-        _write(render(filled, format), output)
+        _write(render(filled, format, terminal_width(output)), output)
     if failures:
         sys.exit(1)
 
@@ -141,6 +141,7 @@ def _examples(
     datasets: "list[DatasetRuns]",
     seeds: tuple[int, ...],
     form: Literal["text", "md", "latex", "html", "csv"],
+    width: int | None,
 ) -> str:
     """Return a table of predictions side by side."""
     from xcbench.errors import InputError
@@ -150,7 +151,7 @@ def _examples(
     if form == "csv":
         raise InputError(f"{experiment.name} shows examples, which text, md, latex and html can show, but not csv")
     grids = [examples_grid(experiment, runs, seeds) for runs in datasets]
-    return grid.show(grids, form, experiment.title)
+    return grid.show(grids, form, experiment.title, width)
 
 
 def _run_missing(
@@ -208,7 +209,7 @@ def claims(
     seeds = selection.seeds_of(experiment)
     datasets = selection.datasets_of(experiment)
     findings = judge_claims(experiment, datasets, seeds)
-    text = grid.show([claims_grid(experiment, findings)], format, f"Claims of {name}")
+    text = grid.show([claims_grid(experiment, findings)], format, f"Claims of {name}", terminal_width(output))
     _write(text, output)
 
 

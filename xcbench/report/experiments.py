@@ -121,6 +121,8 @@ class Figure:
     """In `bins`: how many groups of labels, equal in training pairs, from rare to popular."""
     by_k: bool = False
     """In `bins`: whether a panel to the left shows the metrics, which then differ by k alone, against k."""
+    log_x: bool = False
+    """In `measured`: whether the horizontal axis is logarithmic."""
     quantity: str = ""
     """In `measured`: the name under which a method reports the curve (see docs/guides/tables.md)."""
 

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import html
 import re
+import textwrap
 import unicodedata
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 EMPTY_CELL = "–"
+_GAP = "  "
+"""What stands between the columns of a text."""
 
 
 class Notes:
@@ -75,10 +78,22 @@ class Grid:
         return [sentence.format(best=best, tied=tied) for sentence in self.legend]
 
 
+def with_minus(text: str) -> str:
+    """Return a text with a minus sign, not a hyphen, before its negative numbers.
+
+    Parameters
+    ----------
+    text
+        Figures; a hyphen inside a word, as in ECLARE-8K, stays.
+    """
+    return re.sub(r"(?<![\w-])-(?=\d)", "−", text)
+
+
 def show(
     grids: Sequence[Grid],
     form: Literal["text", "md", "latex", "html"],
     title: str,
+    width: int | None = None,
 ) -> str:
     """Return grids as text in one of the formats.
 
@@ -90,9 +105,11 @@ def show(
         The format.
     title
         The title of the page, which only HTML has.
+    width
+        How many characters a line of text may have.
     """
     if form == "text":
-        return as_text(grids)
+        return as_text(grids, width)
     if form == "md":
         return as_markdown(grids)
     if form == "latex":
@@ -100,27 +117,103 @@ def show(
     return as_html(grids, title)
 
 
-def as_text(grids: Sequence[Grid]) -> str:
-    """Return grids for a terminal: columns aligned, marks `*` and `=`."""
-    return "\n\n".join(_text(grid) for grid in grids) + "\n"
+def as_text(grids: Sequence[Grid], width: int | None = None) -> str:
+    """Return grids for a terminal: columns aligned, marks `*` and `=`.
+
+    Parameters
+    ----------
+    grids
+        The tables.
+    width
+        How many characters a line may have. Columns beyond that follow below, with the names of the rows again; long
+        sentences are wrapped. None for as many as there are.
+    """
+    if width is not None:
+        grids = [_with_short_cells(grid, width) for grid in grids]
+    return "\n\n".join(_text(grid, width) for grid in grids) + "\n"
 
 
-def _text(grid: Grid) -> str:
-    columns = [_text_column(grid, number) for number in range(len(grid.header))]
-    lines = ["  ".join(cells).rstrip() for cells in zip(*columns, strict=True)]
-    rule = "-" * max(_width(line) for line in lines)
+def _with_short_cells(grid: Grid, width: int) -> Grid:
+    """Return a grid whose cells are short enough for two of them to stand beside each other."""
+    most = max(8, width // 2 - 8)  # marks need some room, too
+    header = tuple(_cut(name, most) for name in grid.header)
+    rows = []
+    for row in grid.rows:
+        if _is_sentence(row):
+            rows.append(row)
+        else:
+            rows.append(tuple(replace(cell, figure=_cut(cell.figure, most)) for cell in row))
+    cut = replace(grid, header=header, rows=tuple(rows))
+    if cut == grid:
+        return grid
+    return replace(cut, legend=(*grid.legend, "…: cut to the width of the terminal; --output writes all of it."))
 
-    out = [grid.title, "", lines[0], rule, *lines[1:]]
-    if grid.notes or grid.legend:
-        out.append("")
-    out += [f"[{number}] {note}" for number, note in enumerate(grid.notes, 1)]
-    out += grid.legend_with("*", "=")
-    return "\n".join(out)
+
+def _cut(text: str, most: int) -> str:
+    while _width(text) > most:
+        text = text[:-2] + "…"
+    return text
+
+
+def _text(grid: Grid, width: int | None) -> str:
+    blocks = [_block(grid, columns, width) for columns in _column_groups(grid, width)]
+    below = [f"[{number}] {note}" for number, note in enumerate(grid.notes, 1)]
+    below += grid.legend_with("*", "=")
+    wrapped = [_wrap(line, width) for line in below]
+    parts = [_wrap(grid.title, width), *blocks]
+    if wrapped:
+        parts.append("\n".join(wrapped))
+    return "\n\n".join(parts)
+
+
+def _column_groups(grid: Grid, width: int | None) -> list[list[int]]:
+    """Return the columns that stand beside each other: all of them, or as many at a time as fit behind the names."""
+    columns = list(range(1, len(grid.header)))
+    if width is None or not columns:
+        return [columns]
+    names = _text_width(grid, 0)
+    groups: list[list[int]] = []
+    taken = width + 1
+    for column in columns:
+        needed = _text_width(grid, column) + len(_GAP)
+        if taken + needed > width:
+            groups.append([])
+            taken = names
+        groups[-1].append(column)
+        taken += needed
+    return groups
+
+
+def _block(grid: Grid, columns: Sequence[int], width: int | None) -> str:
+    """Return some columns of a grid beside the names of its rows."""
+    cells = [_text_column(grid, number) for number in (0, *columns)]
+    lines = [_GAP.join(line).rstrip() for line in zip(*cells, strict=True)]
+    body_lines = lines[1:]
+    for number, row in enumerate(grid.rows):
+        if _is_sentence(row):
+            body_lines[number] = _wrap(row[0].body, width)
+    table_width = max((_width(line) for text in (lines[0], *body_lines) for line in text.splitlines()), default=0)
+    return "\n".join([lines[0], "-" * table_width, *body_lines])
+
+
+def _is_sentence(row: Sequence[Text]) -> bool:
+    """Return whether a row has nothing but its first cell, which then need not stay within its column."""
+    return len(row) > 1 and not any(cell.body for cell in row[1:])
+
+
+def _text_width(grid: Grid, number: int) -> int:
+    return _width(_text_column(grid, number)[0])
+
+
+def _wrap(text: str, width: int | None) -> str:
+    if width is None:
+        return text
+    return textwrap.fill(text, width, break_on_hyphens=False)
 
 
 def _text_column(grid: Grid, number: int) -> list[str]:
     """Return one column, header first, padded. Marks hang to the right, so that the figures are aligned."""
-    cells = [row[number] for row in grid.rows]
+    cells = [Text("") if number == 0 and _is_sentence(row) else row[number] for row in grid.rows]
     header = grid.header[number]
     mark_width = max((_width(cell.mark) for cell in cells), default=0)
     body_width = max((_width(cell.body) for cell in cells), default=0)
@@ -219,7 +312,7 @@ def _latex_line(cells: Sequence[str]) -> str:
 
 
 def _latex_cell(text: Text) -> str:
-    cell = escape_latex(text.figure)
+    cell = escape_latex(with_minus(text.figure))
     if text.best:
         cell = f"\\textbf{{{cell}}}"
     elif text.tied:
@@ -270,11 +363,20 @@ def _latex_character(character: str) -> str:
 
 def as_html(grids: Sequence[Grid], title: str) -> str:
     """Return one page that needs no other file."""
-    body = "\n".join(_html(grid) for grid in grids)
+    body = "\n".join(html_section(grid) for grid in grids)
     return _PAGE.replace("@TITLE@", html.escape(title)).replace("@BODY@", body)
 
 
-def _html(grid: Grid) -> str:
+def html_section(grid: Grid, heading: Literal["h2", "h3"] = "h2") -> str:
+    """Return one grid as a part of a page: its title, the table, and notes and legend below.
+
+    Parameters
+    ----------
+    grid
+        The table.
+    heading
+        The level of its title.
+    """
     head = "".join(f"<th>{html.escape(name)}</th>" for name in grid.header)
     rows = []
     for name, *figures in grid.rows:
@@ -286,7 +388,7 @@ def _html(grid: Grid) -> str:
     lines += [html.escape(sentence) for sentence in grid.legend_with("bold", "underlined")]
     below = "".join(f"<p>{line}</p>" for line in lines)
     return (
-        f"<section><h2>{html.escape(grid.title)}</h2>\n<table><thead><tr>{head}</tr></thead>\n"
+        f"<section><{heading}>{html.escape(grid.title)}</{heading}>\n<table><thead><tr>{head}</tr></thead>\n"
         f"<tbody>\n{body}\n</tbody></table>\n{below}</section>"
     )
 
@@ -300,7 +402,7 @@ def _html_cell(text: Text, tag: str) -> str:
     if text.hover:
         attributes += f' title="{html.escape(text.hover)}"'
 
-    content = f"<span>{html.escape(text.figure)}</span>"
+    content = f"<span>{html.escape(with_minus(text.figure))}</span>"
     if text.spread:
         content += f" <small>{html.escape(text.spread)}</small>"
     if text.note is not None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -23,7 +23,7 @@ from xcbench.evaluation.seeds import contrast_over_seeds, interval_over_seeds
 from xcbench.report.columns import Column
 from xcbench.report.experiments import Row
 from xcbench.runner.external import external_id
-from xcbench.runner.resolve import resolve
+from xcbench.runner.resolve import ResolvedRun, resolve
 from xcbench.runner.store import Record, Store
 
 RESAMPLES = 10_000
@@ -38,6 +38,8 @@ class DatasetRuns:
     store: Store
     source: str
     """What loads the dataset: its name, or its path."""
+    _resolved: dict[str, ResolvedRun] = field(default_factory=dict, compare=False, repr=False)
+    """What rows mean, whatever their seed: to look that up anew for each seed costs more than all figures."""
 
     @classmethod
     def of(cls, dataset: str, store: Store) -> DatasetRuns:
@@ -59,10 +61,14 @@ class DatasetRuns:
         """Return the id of a row's run on this dataset; an invalid row is an `InputError` that names it."""
         if row.added:
             return external_id(row.method, self.data.fingerprint, seed)
-        try:
-            return resolve(row.spec(self.source, seed), self.data).id
-        except InputError as error:
-            raise InputError(f"row {row.label!r}: {error}") from error
+        spec = row.spec(self.source, seed)
+        key = repr(replace(spec, seed=0))
+        if key not in self._resolved:
+            try:
+                self._resolved[key] = resolve(spec, self.data)
+            except InputError as error:
+                raise InputError(f"row {row.label!r}: {error}") from error
+        return replace(self._resolved[key], spec=spec).id
 
     def get(self, run_id: str) -> Record | None:
         """Return a record whose files can be read; one that is damaged costs a warning and counts as missing."""

@@ -242,7 +242,8 @@ def fill(
     records = {row.label: dataset_runs.records(row, seeds) for row in runnable(experiment)}
     records_by_label = {label: list(by_seed.values()) for label, by_seed in records.items()}
     scores = ScoreTable(dataset_runs.data, records_by_label, columns)
-    cells_by_column = {c.name: _cells(c, scores, experiment) for c in columns}
+    labels = [row.label for row in experiment.rows]
+    cells_by_column = {c.name: column_cells(c, scores, labels, experiment.reference) for c in columns}
 
     rows = []
     for row in experiment.rows:
@@ -331,17 +332,30 @@ def _not_there_yet(row: Row) -> str:
     return "not run yet"
 
 
-def _cells(
+def column_cells(
     column: Column,
     scores: ScoreTable,
-    experiment: Experiment,
+    labels: Iterable[str],
+    reference: str | None = None,
 ) -> dict[str, Cell]:
-    """Return one column: figures, which is best or tied with it, and differences to the reference row."""
+    """Return one column: figures, which is best or tied with it, and differences to the reference row.
+
+    Parameters
+    ----------
+    column
+        What to show.
+    scores
+        The figures of all rows.
+    labels
+        The rows; those without a figure have no cell.
+    reference
+        The row that differences are taken to, if any.
+    """
     spreads = {}
-    for row in experiment.rows:
-        spread = scores.spread(row.label, column)
+    for label in labels:
+        spread = scores.spread(label, column)
         if spread is not None:
-            spreads[row.label] = spread
+            spreads[label] = spread
     if not spreads:
         return {}
 
@@ -355,10 +369,10 @@ def _cells(
         is_best = label == best and len(values) > 1
         cells[label] = Cell(spread.mean, deviation=spread.deviation, best=is_best, remark=remarks.get(label, ""))
 
-    if experiment.reference in values:
-        _add_differences(cells, experiment.reference)
+    if reference in values:
+        _add_differences(cells, reference)
     if column.is_metric and best is not None:
-        _add_tests(cells, scores, column.name, best, experiment.reference)
+        _add_tests(cells, scores, column.name, best, reference)
     return cells
 
 

@@ -35,7 +35,6 @@ from xcbench.plugins.contract import (
     TextPredictor,
     VectorPredictor,
 )
-from xcbench.runner.spec import RunSpec
 from xcbench.runner.store import Record
 from xcbench.shortlist import blend
 from xcbench.shortlist.device.blocks import LEAST_BYTES_AT_ONCE, TENSORS_AT_ONCE
@@ -206,18 +205,7 @@ def load_model(record: Record, method: str | None = None) -> Model:
 
 def _command(record: Record) -> str:
     """Return the command line that trains a run again."""
-    spec = RunSpec(
-        method=record.method,
-        dataset=record.dataset_source,
-        ablations=record.ablations,
-        augment=record.augment,
-        rerank=record.rerank,
-        preset=record.preset or "none",
-        overrides=record.overrides,
-        seed=record.seed,
-        ensemble=record.ensemble,
-    )
-    return shlex.join(["xcbench", *spec.arguments()])
+    return shlex.join(["xcbench", *record.spec.arguments()])
 
 
 def _plugin_types(record: Record, method: str | None) -> tuple[type[Method[Any]], type[Rescorer] | None]:

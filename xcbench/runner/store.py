@@ -128,6 +128,11 @@ class Record:
         return self._hits_path.is_file()
 
     @property
+    def has_predictions(self) -> bool:
+        """Whether its first predictions are stored; a summary may have the hits alone."""
+        return self._predictions_path.is_file()
+
+    @property
     def depth(self) -> int:
         """How many places of each ranking the stored files can answer for."""
         if self.is_summary:
@@ -136,13 +141,12 @@ class Record:
 
     def predictions(self) -> TopK:
         """Return the stored top k of every test point; a run that is kept without them is an `InputError`."""
-        path = self.folder / "predictions.npz"
-        if self.is_summary and not path.is_file():
+        if self.is_summary and not self.has_predictions:
             raise InputError(
                 f"run {self.id} is kept without predictions: it has the hits in the first {self.depth} places, for "
                 "`record.evaluate`; run it again for predictions"
             )
-        return TopK.load(path)
+        return TopK.load(self._predictions_path)
 
     def hits(self, truth: Truth) -> Hits:
         """Return which of the stored places are right. Figures of at most `depth` places follow from them.
@@ -213,6 +217,10 @@ class Record:
         del value["folder"]
         value["metrics"] = [{"name": name, **_without_nan(asdict(metric))} for name, metric in self.metrics.items()]
         return {"schema": SCHEMA, **value}
+
+    @property
+    def _predictions_path(self) -> Path:
+        return self.folder / "predictions.npz"
 
     @property
     def _hits_path(self) -> Path:
