@@ -28,7 +28,20 @@ from xcbench.labels.clustering import balanced_clusters, cluster_count
 from xcbench.labels.meta_labels import meta_targets, meta_text
 from xcbench.labels.partition import Clustering
 from xcbench.nn import DocumentEncoder, Factored, GatedBlock, GatedSum, LabelBank, LabelText, TokenEmbeddings
-from xcbench.plugins import Ablation, Method, Patch, Run, StageWork, Values, register_method, stage
+from xcbench.plugins import (
+    Ablation,
+    AnyRange,
+    IntRange,
+    LogRange,
+    Method,
+    Patch,
+    Range,
+    Run,
+    StageWork,
+    Values,
+    register_method,
+    stage,
+)
 from xcbench.plugins.stages import IDENTITY
 from xcbench.shortlist import BeamShortlister, HNSWShortlister, Shortlister, TreeShortlister, beam_width
 from xcbench.shortlist.packing import pack, unpack
@@ -396,6 +409,14 @@ class Decaf(Method[DecafConfig]):
     can_ignore_pairs = True
     can_mix_points = True
     citation = "Mittal, Dahiya, Agrawal, Saini, Agarwal, Kar, Varma: DECAF, WSDM 2021"
+    search_space: ClassVar[Mapping[str, AnyRange]] = {
+        "embedding_scale": LogRange(1.0, 8.0),
+        "surrogate.training.lr": LogRange(0.002, 0.05),
+        "shortlister.training.lr": LogRange(0.002, 0.05),
+        "extreme.training.lr": LogRange(0.002, 0.1),
+        "extreme.training.epochs": IntRange(4, 24),
+        "extreme.dropout": Range(0.2, 0.7),
+    }
     ablations: ClassVar[Mapping[str, Ablation]] = {
         "fft": Ablation("DECAF-FFT", {"embeddings": "pretrained", "freeze": True}),
         "8k": Ablation("DECAF-8K", {"cluster_factor": 0.25}),

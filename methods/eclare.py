@@ -47,7 +47,20 @@ from xcbench.nn import (
     TokenEmbeddings,
     weighted_sums,
 )
-from xcbench.plugins import Ablation, Method, Patch, Run, StageWork, Values, register_method, stage
+from xcbench.plugins import (
+    Ablation,
+    AnyRange,
+    IntRange,
+    LogRange,
+    Method,
+    Patch,
+    Range,
+    Run,
+    StageWork,
+    Values,
+    register_method,
+    stage,
+)
 from xcbench.shortlist import BeamShortlister, Game, GameConfig, beam_width
 from xcbench.shortlist.predictors import BeamPredictor, CascadePredictor, FixedEncoder, as_array, folded
 from xcbench.train import (
@@ -439,6 +452,15 @@ class Eclare(Method[EclareConfig]):
     can_ignore_pairs = True
     can_mix_points = True
     citation = "Mittal, Sachdeva, Agrawal, Agarwal, Kar, Varma: ECLARE, WWW 2021"
+    search_space: ClassVar[Mapping[str, AnyRange]] = {
+        "embedding_scale": LogRange(1.0, 8.0),
+        "surrogate.training.lr": LogRange(0.002, 0.05),
+        "shortlister.training.lr": LogRange(0.002, 0.05),
+        "extreme.training.lr": LogRange(0.002, 0.1),
+        "extreme.training.epochs": IntRange(3, 16),
+        "extreme.dropout": Range(0.2, 0.7),
+        "game.power": Range(0.05, 1.0),
+    }
     ablations: ClassVar[Mapping[str, Ablation]] = {
         "gcn": Ablation("ECLARE-GCN", {"classifier.layer": "gcn"}),
         "lightgcn": Ablation("ECLARE-LightGCN", {"classifier.layer": "lightgcn"}),

@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import scipy.sparse as sp
@@ -25,17 +26,38 @@ from torch.nn.functional import logsigmoid
 
 from xcbench.data import Dataset
 from xcbench.data.matrices import binary_targets, unit_rows
-from xcbench.evaluation.bins import mean_by_frequency
 from xcbench.kernels.arrays import Ints, Longs
 from xcbench.kernels.sparse_product import product
 from xcbench.labels import Clustering, balanced_clusters, dense_centroids, sparse_centroids
-from xcbench.nn import DocumentEncoder, FreeLabels, pair_scores
-from xcbench.plugins import Ablation, Method, Run, StageWork, Values, register_method, stage
+from xcbench.nn import FreeLabels, pair_scores
+from xcbench.plugins import Ablation, Method, Patch, Run, StageWork, Values, register_method, stage
 from xcbench.shortlist import IndexShortlister
 from xcbench.shortlist.packing import pack, unpack
-from xcbench.shortlist.predictors import CascadePredictor, ShortlistPredictor, as_array
-from xcbench.train import Batch, Group, GroupedTraining, Points, Schedule, Training, learnable, targets_of, train
-from xcbench.train.encoders import BagConfig, bag_encoder, bag_encoder_of, fixed, state_on_cpu
+from xcbench.shortlist.predictors import CascadePredictor, ShortlistPredictor, TitlePredictor, as_array, predictor_of
+from xcbench.train import (
+    Batch,
+    Group,
+    GroupedTraining,
+    Keeping,
+    Schedule,
+    Training,
+    index_memory,
+    learnable,
+    learnable_rows,
+    log_odds,
+    train,
+)
+from xcbench.train.encoders import (
+    TEXT_SETTINGS,
+    Encoder,
+    EncoderConfig,
+    check_encoder,
+    encoder_of,
+    parameter_count,
+    points_of,
+    read_texts,
+    with_encoder_groups,
+)
 from xcbench.train.learned_index import LearnedIndex, ScoredPaths
 
 SMALLEST = 1e-30
@@ -75,9 +97,9 @@ class IndexConfig:
     clusters: int | None = None
     """C; by default the power of two from which on a cluster has at most 100 labels."""
     beam: int | None = None
-    """How many clusters are explored per point; by default an eighth of them, but 4 to 20."""
+    """How many clusters are explored per point; by default 20, as in the paper."""
     length: int | None = None
-    """K: how many labels a point is ranked against; by default a tenth of them, but 100 to 2000."""
+    """K: how many labels a point is ranked against; by default a quarter of them, but 100 to 2000."""
     alpha: float = 10.0
     beta: float | None = None
     """By default L / C."""
@@ -98,11 +120,11 @@ class IndexConfig:
 
     def explored(self, L: int) -> int:
         """The beam."""
-        return self.beam or min(20, max(4, self.cluster_count(L) // 8))
+        return min(self.beam or 20, self.cluster_count(L))
 
     def listed(self, L: int) -> int:
         """K."""
-        return min(L, self.length or min(2000, max(100, L // 10)))
+        return min(L, self.length or min(2000, max(100, L // 4)))
 
     def edge_scale(self, L: int) -> float:
         """Beta."""
@@ -117,7 +139,7 @@ class IndexConfig:
 class EliasConfig:
     """Training lengths and rates are ours: the authors' are for transformers and millions of points."""
 
-    encoder: BagConfig = field(default_factory=BagConfig)
+    encoder: EncoderConfig = field(default_factory=EncoderConfig)
     index: IndexConfig = field(default_factory=IndexConfig)
     exploration: Literal["parents", "sampled"] = "parents"
     """Explore the parents of all true labels in training, or draw clusters as the authors' code does."""
@@ -148,7 +170,7 @@ class EliasTask(nn.Module):
     a point's true labels that were explored. (The authors' mean over a padded matrix depends on the batch.)
     """
 
-    def __init__(self, encoder: DocumentEncoder, index: LearnedIndex, labels: FreeLabels, weight: float) -> None:
+    def __init__(self, encoder: nn.Module, index: LearnedIndex, labels: FreeLabels, weight: float) -> None:
         super().__init__()
         self.encoder = encoder
         self.index = index
@@ -178,9 +200,32 @@ class EliasTask(nn.Module):
         return classification / (points * self.index.length) + self.weight * shortlist / points
 
 
-def _label_classifiers(L: int, dim: int) -> FreeLabels:
-    """One free vector and one bias per label, from 0: a label with few points would never lose a random start."""
-    return FreeLabels(L, dim, torch.zeros(L, dim))
+def _label_classifiers(work: StageWork[EliasConfig]) -> FreeLabels:
+    """One free vector per label from 0, since a label with few points would never lose a random start.
+
+    Biases start at the log odds of a listed pair being true.
+    """
+    L = work.data.label_count
+    dim = _encoder(work).dim
+    points = learnable(work.data.train)
+    labels = FreeLabels(L, dim, torch.zeros(L, dim))
+    assert labels.bias is not None
+    with torch.no_grad():
+        labels.bias.weight.fill_(log_odds(points.Y.nnz / max(1, len(points) * work.config.index.listed(L))))
+    return labels
+
+
+# The encoder: it reads rows of X, or titles.
+
+
+@stage(settings=[f"encoder.{name}" for name in TEXT_SETTINGS], seeded=False)
+def texts(work: StageWork[EliasConfig]) -> Values:
+    """What the encoder reads beside X: nothing, titles as words or word pieces in their order, or fixed vectors."""
+    return read_texts(work.config.encoder, work.data, work.device)
+
+
+def _encoder(work: StageWork[EliasConfig]) -> Encoder:
+    return encoder_of(work.config.encoder, work[texts], work.data.train)
 
 
 # Stage 1: a fixed partition.
@@ -198,7 +243,7 @@ def partition(work: StageWork[EliasConfig]) -> Values:
 @stage(
     settings=["encoder", "exploration", "recluster", "warm_up", "fixed_weight", *INDEX],
     data=("data", "unaugmented"),
-    after=[partition],
+    after=[texts, partition],
 )
 def repartition(work: StageWork[EliasConfig]) -> Values:
     """Clusters by words and learnt vectors together, after a short training on the first ones."""
@@ -209,18 +254,18 @@ def repartition(work: StageWork[EliasConfig]) -> Values:
     _train(task, c.warm_up, work)
 
     points = work.unaugmented.train
-    learnt = dense_centroids(points.Y, fixed(task.encoder)(points.X))
+    learnt = dense_centroids(points.Y, _encoder(work).vectors(task.encoder, points))
     words = unit_rows(sparse_centroids(points.Y, points.X))
     return _clusters(work, sp.hstack([sp.csr_array(learnt), words], format="csr"))
 
 
-@stage(settings=["encoder", "exploration", "fixed", "fixed_weight", *INDEX], after=[repartition])
+@stage(settings=["encoder", "exploration", "fixed", "fixed_weight", *INDEX], after=[texts, repartition])
 def stage1(work: StageWork[EliasConfig]) -> Values:
     """Encoder, clusters and label classifiers, on a partition that stays as it is."""
     c = work.config
     task = _partitioned_task(work, work[repartition], c.fixed)
     _train(task, c.fixed, work)
-    return _trained(task)
+    return _trained(task, work)
 
 
 def _clusters(work: StageWork[EliasConfig], centroids: sp.csr_array) -> Values:
@@ -233,25 +278,28 @@ def _partitioned_task(work: StageWork[EliasConfig], clusters: Values, training: 
     """A new model in which each cluster leads to its own labels, with weight 1."""
     c = work.config
     clustering = Clustering.of(clusters["cluster_of"], clusters["count"])
-    encoder = bag_encoder(c.encoder, work.data.train.X, work.seed)
+    encoder = _encoder(work)
+    module = encoder.start(work.seed)
     index = _index(work, clustering.to_csr().T.tocsr(), None, training)
-    return EliasTask(encoder, index, _label_classifiers(work.data.label_count, c.encoder.dim), c.fixed_weight)
+    return EliasTask(module, index, _label_classifiers(work), c.fixed_weight)
 
 
 # Stage 2: the partition opens.
 
 
-@stage(settings=["encoder", "index.clusters", "index.kappa"], after=[repartition, stage1], seeded=False)
+@stage(settings=["encoder", "index.clusters", "index.kappa"], after=[texts, repartition, stage1], seeded=False)
 def adjacency(work: StageWork[EliasConfig]) -> Values:
     """The edges of stage 2: M^T Y, where M has the scores of each point's best clusters, cut to kappa per cluster."""
     c = work.config
     L = work.data.label_count
     found = unpack(work[stage1]["index"])
     assert isinstance(found, IndexShortlister)
-    encoder = fixed(bag_encoder_of(c.encoder, work[stage1]["encoder"]))
-    points = learnable(work.data.train)
-    M = found.clusters(encoder(points.X)).to_csr(len(found.H))
-    Y = binary_targets(points.Y)
+    points = work.data.train
+    rows = learnable_rows(points)
+    encoder = _encoder(work)
+    x = encoder.vectors(encoder.restore(work[stage1]["encoder"]).to(work.device), points)
+    M = found.clusters(x[rows]).to_csr(len(found.H))
+    Y = binary_targets(points.Y[rows])
     edges = product(M.T.tocsr(), Y, c.index.edges_per_cluster(L))
 
     missing = np.setdiff1d(np.arange(L), edges.indices)
@@ -273,32 +321,31 @@ def _with_labels(edges: sp.csr_array, labels: Longs, best: sp.csr_array, cluster
 
 @stage(
     settings=["encoder", "exploration", "learnt", "learnt_weight", "index.beta", *INDEX],
-    after=[stage1, adjacency],
+    after=[texts, stage1, adjacency],
 )
 def stage2(work: StageWork[EliasConfig]) -> Values:
     """Edges, clusters, encoder and label classifiers together: edges and label classifiers start anew."""
     c = work.config
     L = work.data.label_count
-    encoder = bag_encoder_of(c.encoder, work[stage1]["encoder"])
+    encoder = _encoder(work)
+    module = encoder.restore(work[stage1]["encoder"])
     index = _index(work, work[adjacency]["edges"], c.index.edge_scale(L), c.learnt)
     found = unpack(work[stage1]["index"])
     assert isinstance(found, IndexShortlister)
     with torch.no_grad():
         index.clusters.weight.copy_(torch.from_numpy(found.H))
         index.clusters.bias.copy_(torch.from_numpy(found.bias))
-    task = EliasTask(encoder, index, _label_classifiers(L, c.encoder.dim), c.learnt_weight)
+    task = EliasTask(module, index, _label_classifiers(work), c.learnt_weight)
     _train(task, c.learnt, work)
-    return {**_trained(task), **_figures(task.index)}
+    return {**_trained(task, work), "edge_weights": _edge_weights(task.index)}
 
 
-def _figures(index: LearnedIndex) -> Values:
-    """Figure 3: the mean weight of a cluster's heaviest edge, of its second and so on. And the clusters per label."""
+def _edge_weights(index: LearnedIndex) -> Values:
+    """Figure 3: the mean weight of a cluster's heaviest edge, of its second and so on."""
     weights = np.zeros(index.is_edge.shape, np.float32)
     weights[index.is_edge.cpu().numpy()] = as_array(index.edge_weights())
     heaviest_first = -np.sort(-weights, axis=1)
-    curve = {"x": list(range(1, weights.shape[1] + 1)), "y": heaviest_first.mean(axis=0).tolist()}
-    clusters_per_label = np.bincount(index.labels, minlength=len(index.parents))
-    return {"edge_weights": curve, "clusters_per_label": {"clusters": clusters_per_label}}
+    return {"x": list(range(1, weights.shape[1] + 1)), "y": heaviest_first.mean(axis=0).tolist()}
 
 
 def _index(
@@ -312,7 +359,7 @@ def _index(
     pairs = training.batch_size * c.index.listed(L)
     return LearnedIndex(
         edges,
-        c.encoder.dim,
+        _encoder(work).dim,
         c.index.alpha,
         beta,
         c.index.explored(L),
@@ -323,21 +370,87 @@ def _index(
 
 
 def _train(task: EliasTask, training: GroupedTraining, work: StageWork[EliasConfig]) -> None:
-    points = learnable(work.data.train)
-    train(task, Points(points.X, targets_of(points)), training, work, work.stage.name)
+    groups = with_encoder_groups(training, task, work.config.encoder)
+    train(task, points_of(_encoder(work), work.data.train), groups, work, work.stage.name)
 
 
-def _trained(task: EliasTask) -> Values:
+def _trained(task: EliasTask, work: StageWork[EliasConfig]) -> Values:
     W, bias = task.labels()
     return {
-        "encoder": state_on_cpu(task.encoder),
+        "encoder": _encoder(work).state(task.encoder),
         "index": pack(task.index.shortlister()),
         "W": as_array(W),
         "bias": as_array(bias),
     }
 
 
+# The settings of the paper, and those with which the authors' code was run on our data (docs/elias.md).
+
+
+def _paper(model: str, length: int, fixed: GroupedTraining, learnt: GroupedTraining) -> dict[str, Any]:
+    return {
+        "encoder.kind": "transformer",
+        "encoder.model": model,
+        "encoder.pooling": "first",
+        "encoder.length": length,
+        "index.beam": 20,
+        "index.length": 2000,
+        "index.beta": 150,
+        "index.kappa": 1000,
+        "warm_up": replace(fixed, epochs=5),
+        "fixed": fixed,
+        "learnt": learnt,
+    }
+
+
+def _with_batches(training: GroupedTraining, size: int, keep: Keeping | None = None) -> GroupedTraining:
+    return replace(training, batch_size=size, keep=keep or training.keep)
+
+
+PRESETS: Mapping[str, Patch] = {
+    "LF-AmazonTitles-131K": _paper(
+        "distilbert-base-uncased",
+        32,
+        _with_batches(stage_training(20, 0, 2e-4, 5e-3, 5e-3), 1024),
+        _with_batches(stage_training(50, 0, 3e-5, 1e-4, 5e-3, 5e-3, 10), 420, Keeping(8 / 50, 500)),
+    ),
+    "Amazon-670K": _paper(
+        "bert-base-uncased",
+        128,
+        stage_training(15, 0, 1e-4, 1e-2, 1e-2, accumulate=10),
+        _with_batches(stage_training(30, 0, 3e-5, 3e-4, 5e-3, 5e-3, 10), 256, Keeping(6 / 30, 2000)),
+    )
+    | {"fixed_weight": 0.0},
+    "anchor-minilm": {
+        "encoder.kind": "transformer",
+        "encoder.model": "minilm",
+        "encoder.precision": "bfloat16",
+        "index.clusters": 64,
+        "index.beam": 20,
+        "index.length": 2000,
+        "index.beta": 150,
+        "index.kappa": 686,
+        "recluster": False,
+        # The authors' 0.01 and 0.05 are for means over a padded matrix, of which true labels fill 20% here.
+        "fixed_weight": 0.002,
+        "learnt_weight": 0.01,
+        "fixed": _with_batches(stage_training(6, 0, 1e-4, 5e-3, 5e-3), 32),
+        "learnt": _with_batches(stage_training(10, 0, 3e-5, 1e-4, 5e-3, 5e-3), 32),
+    },
+}
+
+
 # The method: its variations, and how its parts predict.
+
+
+class EliasPredictor(CascadePredictor):
+    """What a bag of tokens leaves behind. Other encoders leave a `TitlePredictor`."""
+
+    @classmethod
+    def load(cls, folder: Path) -> CascadePredictor | TitlePredictor:  # type: ignore[override]
+        if TitlePredictor.is_in(folder):
+            return TitlePredictor.load(folder)
+        return super().load(folder)
 
 
 @register_method("elias")
@@ -345,8 +458,8 @@ class Elias(Method[EliasConfig]):
     """ELIAS: clusters of labels whose edges to labels are learnt with encoder and classifiers"""
 
     config_type = EliasConfig
-    predictor_type = CascadePredictor
-    stages = (partition, repartition, stage1, adjacency, stage2)
+    predictor_type = EliasPredictor
+    stages = (texts, partition, repartition, stage1, adjacency, stage2)
     can_ignore_pairs = True
     citation = "Gupta, Chen, Yu, Hsieh, Dhillon: ELIAS, NeurIPS 2022"
     ablations: ClassVar[Mapping[str, Ablation]] = {
@@ -355,9 +468,17 @@ class Elias(Method[EliasConfig]):
         "sampled": Ablation("ELIAS, clusters drawn as in the authors' code", {"exploration": "sampled"}),
         "noshortlistloss": Ablation("ELIAS without the loss of the shortlist", {"fixed_weight": 0, "learnt_weight": 0}),
     }
+    presets: ClassVar[Mapping[str, Patch]] = PRESETS
 
-    def fit(self, data: Dataset, run: Run) -> CascadePredictor:
+    def reads_titles(self) -> bool:
+        return self.config.encoder.reads_titles
+
+    def check_data(self, data: Dataset) -> None:
+        check_encoder(self.config.encoder)
+
+    def fit(self, data: Dataset, run: Run) -> CascadePredictor | TitlePredictor:
         c = self.config
+        known = run.stage(texts, data)
         run.stage(partition, data)
         run.stage(repartition, data)
         model = run.stage(stage1, data)
@@ -365,9 +486,24 @@ class Elias(Method[EliasConfig]):
             run.report("unreachable_labels", run.stage(adjacency, data)["unreachable"])
             model = run.stage(stage2, data)
             run.report("edge_weights", model["edge_weights"])
-            run.report("clusters_per_label", mean_by_frequency(model["clusters_per_label"], data.label_frequency, 10))
-        encoder = fixed(bag_encoder_of(c.encoder, model["encoder"]))
+        encoder = encoder_of(c.encoder, known, data.train)
         ranker = ShortlistPredictor.of(
             unpack(model["index"]), c.index.listed(data.label_count), model["W"], model["bias"]
         )
-        return CascadePredictor(encoder, encoder, ranker)
+        return predictor_of(encoder.fixed(encoder.restore(model["encoder"])), ranker)
+
+    def estimate_memory(self, data: Dataset) -> int | None:
+        """The need of stage 2, in which each cluster has most edges; not known for a transformer."""
+        c = self.config
+        L = data.label_count
+        encoder_parameters = parameter_count(c.encoder, data)
+        if encoder_parameters is None:
+            return None
+        return index_memory(
+            data,
+            c.encoder.dim,
+            encoder_parameters,
+            index_parameters=c.index.cluster_count(L) * (c.encoder.dim + c.index.edges_per_cluster(L)),
+            pairs=c.index.listed(L),
+            batch_size=c.learnt.batch_size,
+        )

@@ -49,9 +49,13 @@ from xcbench.nn import (
 from xcbench.nn.dropout import dropout
 from xcbench.plugins import (
     Ablation,
+    AnyRange,
+    IntRange,
+    LogRange,
     Method,
     Patch,
     Predictor,
+    Range,
     Run,
     SavedByArguments,
     StageWork,
@@ -656,6 +660,12 @@ class InceptionXML(Method[InceptionConfig]):
     can_mix_points = True
     needs_titles = True
     citation = "Kharbanda, Banerjee, Gupta, Palrecha, Babbar: InceptionXML, SIGIR 2023"
+    search_space: ClassVar[Mapping[str, AnyRange]] = {
+        "encoder_dropout": Range(0.0, 0.5),
+        "dropout": Range(0.2, 0.7),
+        "training.lr": LogRange(0.002, 0.05),
+        "training.epochs": IntRange(5, 30),
+    }
     ablations: ClassVar[Mapping[str, Ablation]] = {
         "plus": Ablation("InceptionXML+", {"rank": "clusters"}),
     }

@@ -6,8 +6,10 @@ per step that grows with the number of labels.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import ClassVar
 
 import scipy.sparse as sp
 import torch
@@ -15,24 +17,39 @@ import torch
 from xcbench.data import Dataset, TopK
 from xcbench.kernels.arrays import Floats
 from xcbench.nn import FreeLabels
-from xcbench.plugins import Method, Predictor, Run, SavedByArguments, StageWork, Values, register_method, stage
-from xcbench.shortlist import exact_topk
+from xcbench.plugins import Method, Patch, Predictor, Run, SavedByArguments, StageWork, Values, register_method, stage
+from xcbench.shortlist import ExactShortlister, exact_topk
 from xcbench.shortlist.beam import sigmoid
-from xcbench.shortlist.predictors import FixedEncoder, as_array, folded
+from xcbench.shortlist.predictors import ExactPredictor, FixedEncoder, TitleEncoder, TitlePredictor, as_array
 from xcbench.shortlist.predictors.cascade import predict_in_parts
-from xcbench.train import Group, GroupedTraining, Points, RankAll, Schedule, learnable, log_odds, targets_of, train
-from xcbench.train.encoders import BagConfig, bag_encoder
+from xcbench.train import Group, GroupedTraining, RankAll, Schedule, index_memory, learnable, log_odds, train
+from xcbench.train.encoders import (
+    TEXT_SETTINGS,
+    EncoderConfig,
+    check_encoder,
+    encoder_of,
+    parameter_count,
+    points_of,
+    read_texts,
+    with_encoder_groups,
+)
 
 
-def _training() -> GroupedTraining:
+def _training(
+    epochs: int = 20,
+    min_steps: int = 1500,
+    encoder_lr: float = 0.005,
+    labels_lr: float = 0.005,
+    batch_size: int = 256,
+) -> GroupedTraining:
     return GroupedTraining(
-        batch_size=256,
-        epochs=20,
-        min_steps=1500,
+        batch_size=batch_size,
+        epochs=epochs,
+        min_steps=min_steps,
         schedule=Schedule("linear", warmup=0.1),
         groups={
-            "encoder": Group("documents.*", 0.005, weight_decay=0.01),
-            "labels": Group("labels.*", 0.005, weight_decay=0.01),
+            "encoder": Group("documents.*", encoder_lr, weight_decay=0.01),
+            "labels": Group("labels.*", labels_lr, weight_decay=0.01),
         },
     )
 
@@ -41,8 +58,8 @@ def _training() -> GroupedTraining:
 class OvaConfig:
     """Encoder and training as in ELIAS."""
 
-    encoder: BagConfig = field(default_factory=BagConfig)
-    training: GroupedTraining = field(default_factory=_training)
+    encoder: EncoderConfig = field(default_factory=EncoderConfig)
+    training: GroupedTraining = field(default_factory=lambda: _training())
 
 
 class OvaPredictor(SavedByArguments, Predictor):
@@ -56,6 +73,17 @@ class OvaPredictor(SavedByArguments, Predictor):
     def predict(self, X: sp.csr_array, k: int) -> TopK:
         encoder = FixedEncoder(**self.encoder)
         return predict_in_parts(X, lambda part: _likeliest(exact_topk(encoder(part), self.W, k, self.bias)))
+
+    def vectors(self, X: sp.csr_array, titles: Sequence[str] | None = None) -> Floats:
+        """The vectors that classifiers see."""
+        return FixedEncoder(**self.encoder)(X)
+
+    @classmethod
+    def load(cls, folder: Path) -> OvaPredictor | TitlePredictor:  # type: ignore[override]
+        """What `save` wrote, here or in a `TitlePredictor`."""
+        if TitlePredictor.is_in(folder):
+            return TitlePredictor.load(folder)
+        return super().load(folder)
 
     def to(self, device: str) -> OvaPredictor | OvaOnDevice:
         if torch.device(device).type == "cpu":
@@ -72,6 +100,9 @@ class OvaOnDevice:
         self.bias = source.bias
         self.save = source.save
 
+    def vectors(self, X: sp.csr_array, titles: Sequence[str] | None = None) -> Floats:
+        return self.encoder(X)
+
     def predict(self, X: sp.csr_array, k: int) -> TopK:
         return predict_in_parts(X, lambda part: _likeliest(exact_topk(self.encoder(part), self.W, k, self.bias)))
 
@@ -81,26 +112,51 @@ def _likeliest(best: TopK) -> TopK:
     return TopK.of(best.indices, sigmoid(best.scores))
 
 
-@stage(settings=["encoder", "training"])
+@stage(settings=[f"encoder.{name}" for name in TEXT_SETTINGS], seeded=False)
+def texts(work: StageWork[OvaConfig]) -> Values:
+    """What the encoder reads beside X: nothing, titles as words or word pieces in their order, or fixed vectors."""
+    return read_texts(work.config.encoder, work.data, work.device)
+
+
+@stage(settings=["encoder", "training"], after=[texts])
 def classifiers(work: StageWork[OvaConfig]) -> Values:
     """Encoder and classifiers; biases start at the log odds of a pair being true."""
     c = work.config
     L = work.data.label_count
     points = learnable(work.data.train)
-    encoder = bag_encoder(c.encoder, work.data.train.X, work.seed)
-    labels = FreeLabels(L, c.encoder.dim, torch.zeros(L, c.encoder.dim))
+    encoder = encoder_of(c.encoder, work[texts], work.data.train)
+    module = encoder.start(work.seed)
+    labels = FreeLabels(L, encoder.dim, torch.zeros(L, encoder.dim))
     assert labels.bias is not None
     with torch.no_grad():
         labels.bias.weight.fill_(log_odds(points.Y.nnz / max(1, len(points) * L)))
 
-    task = RankAll(encoder, labels, "batch")
-    train(task, Points(points.X, targets_of(points)), c.training, work, "classifiers")
-    assert encoder.E is not None
+    task = RankAll(module, labels, "batch")
+    groups = with_encoder_groups(c.training, task, c.encoder)
+    train(task, points_of(encoder, work.data.train), groups, work, "classifiers")
     return {
-        "encoder": folded(encoder.block) | {"E": as_array(encoder.E.weight)},
+        "encoder": encoder.state(module),
         "W": as_array(labels.weight.weight),
         "bias": as_array(labels.bias.weight),
     }
+
+
+PRESETS: Mapping[str, Patch] = {
+    "Amazon-670K": {
+        "encoder.kind": "transformer",
+        "encoder.model": "bert-base-uncased",
+        "encoder.pooling": "first",
+        "encoder.length": 128,
+        "training": _training(50, 0, 1e-4, 1e-2),
+    },
+    "anchor-minilm": {
+        "encoder.kind": "transformer",
+        "encoder.model": "minilm",
+        "encoder.precision": "bfloat16",
+        "training": _training(10, 0, 1e-4, 1e-2, batch_size=32),
+    },
+}
+"""The paper's settings, and those with which the authors' code was run on our data (docs/elias.md)."""
 
 
 @register_method("ova")
@@ -109,10 +165,37 @@ class Ova(Method[OvaConfig]):
 
     config_type = OvaConfig
     predictor_type = OvaPredictor
-    stages = (classifiers,)
+    stages = (texts, classifiers)
     can_ignore_pairs = True
     citation = "BERT-OvA in Gupta et al., ELIAS, NeurIPS 2022"
+    presets: ClassVar[Mapping[str, Patch]] = PRESETS
 
-    def fit(self, data: Dataset, run: Run) -> OvaPredictor:
+    def reads_titles(self) -> bool:
+        return self.config.encoder.reads_titles
+
+    def check_data(self, data: Dataset) -> None:
+        check_encoder(self.config.encoder)
+
+    def fit(self, data: Dataset, run: Run) -> OvaPredictor | TitlePredictor:
+        known = run.stage(texts, data)
         model = run.stage(classifiers, data)
-        return OvaPredictor(model["encoder"], model["W"], model["bias"])
+        encoder = encoder_of(self.config.encoder, known, data.train)
+        found = encoder.fixed(encoder.restore(model["encoder"]))
+        if isinstance(found, TitleEncoder):
+            return TitlePredictor(found, ExactPredictor(ExactShortlister.of(model["W"], model["bias"])))
+        return OvaPredictor(vars(found), model["W"], model["bias"])
+
+    def estimate_memory(self, data: Dataset) -> int | None:
+        """Not known for a transformer."""
+        c = self.config
+        encoder_parameters = parameter_count(c.encoder, data)
+        if encoder_parameters is None:
+            return None
+        return index_memory(
+            data,
+            c.encoder.dim,
+            encoder_parameters,
+            index_parameters=0,
+            pairs=data.label_count,
+            batch_size=c.training.batch_size,
+        )

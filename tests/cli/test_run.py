@@ -273,7 +273,8 @@ def test_predict_reads_text_and_files(call, toy, tmp_path, monkeypatch):
     titles.write_text("topic1 group0\n\ntopic2 group0\n")
     _, out, _ = call("predict", "--run", run_id, "--input", titles, "--json", "--k", 2)
     answers = json.loads(out)
-    assert [answer["labels"][0]["label"] for answer in answers] == [1, 2]
+    assert [[label["label"] for label in answer["labels"][:1]] for answer in answers] == [[1], [], [2]]
+    assert [answer["note"] for answer in answers] == ["", "empty title", ""]
     assert all(len(answer["labels"]) <= 2 for answer in answers)
     monkeypatch.setattr("sys.stdin", io.StringIO("topic3 group0"))
     assert json.loads(call("predict", "--run", run_id, "--input", "-", "--json")[1])[0]["labels"][0]["label"] == 3
@@ -302,7 +303,7 @@ def test_predict_on_a_device(call, toy, monkeypatch):
 
 def test_small_scores_keep_their_digits():
     labels = [{"label": k, "title": "t", "score": score} for k, score in enumerate([0.5, 0.000912, 3.1e-9])]
-    lines = _answer_text({"text": "a", "labels": labels}).splitlines()
+    lines = _answer_text({"text": "a", "labels": labels, "note": ""}).splitlines()
     assert [line.split()[0] for line in lines[2:]] == ["0.500", "0.000912", "3.10e-09"]
 
 

@@ -42,6 +42,7 @@ ROWS = (
     "figure",
     [
         Figure("bins", "x", "y", bins=4),
+        Figure("bins", "x", "y", bins=4, by_k=True),
         Figure("lines", "x"),
         Figure("measured", "x", "y", quantity="curve"),
         Figure("frequency", "x", "y"),
@@ -50,7 +51,8 @@ ROWS = (
 )
 def test_every_kind_is_drawn(dataset_runs, tmp_path, figure):
     rows = () if figure.kind == "frequency" else ROWS
-    result = drawn(dataset_runs, tmp_path / "f.png", experiment(figure, *rows, metrics=("P@1", "PSP@1")))
+    metrics = ("R@10", "R@1", "R@5") if figure.by_k else ("P@1", "PSP@1")
+    result = drawn(dataset_runs, tmp_path / "f.png", experiment(figure, *rows, metrics=metrics))
     assert result.path == tmp_path / "f.png"
     assert 0.01 < ink(result.path) < 0.6
     expected = {"to come": "no package exists; needs pre-trained BERT weights"}

@@ -10,7 +10,22 @@ from collections.abc import Sequence
 import cyclopts
 
 from xcbench import __version__
-from xcbench.cli import cache, check, compare, data, doctor, evaluate, graph, listing, predict, run, table
+from xcbench.cli import (
+    add,
+    cache,
+    check,
+    compare,
+    data,
+    doctor,
+    evaluate,
+    graph,
+    listing,
+    predict,
+    run,
+    table,
+    threshold,
+    tune,
+)
 from xcbench.errors import XCBenchError
 from xcbench.signals import Terminated, terminate_as_interrupt
 
@@ -24,8 +39,11 @@ app.register_install_completion_command()
 app.command(listing.list_, name="list")
 app.command(data.app)
 app.command(run.run)
+app.command(add.add)
 app.command(predict.predict)
 app.command(evaluate.evaluate)
+app.command(threshold.threshold)
+app.command(tune.tune)
 app.command(compare.compare)
 app.command(check.check)
 app.command(doctor.doctor)

@@ -6,6 +6,7 @@ import it.
 """
 
 from xcbench.evaluation.bins import contributions, frequency_bins
+from xcbench.evaluation.decisions import evaluate_decisions
 from xcbench.evaluation.evaluator import Evaluation, evaluate
 from xcbench.evaluation.metric import Metric, MetricFamily, Unit
 from xcbench.evaluation.points import PointScores
@@ -22,6 +23,7 @@ from xcbench.evaluation.statistics import (
     spread,
     tie_group,
 )
+from xcbench.evaluation.thresholds import Goal, Thresholds, choose_thresholds
 from xcbench.evaluation.truth import Truth, inverse_propensity
 
 __all__ = [
@@ -29,17 +31,21 @@ __all__ = [
     "Bootstrap",
     "Comparison",
     "Evaluation",
+    "Goal",
     "Interval",
     "Metric",
     "MetricFamily",
     "PointScores",
     "Spread",
+    "Thresholds",
     "TieGroup",
     "Truth",
     "Unit",
+    "choose_thresholds",
     "compare",
     "contributions",
     "evaluate",
+    "evaluate_decisions",
     "frequency_bins",
     "holm",
     "inverse_propensity",

@@ -18,6 +18,7 @@ from xcbench.nn.losses import Reduction, Shortlists, bce_over_all, bce_over_shor
 from xcbench.nn.pair_scores import pair_scores
 from xcbench.nn.residual import Factored
 from xcbench.nn.spectral import SpectralWeight
+from xcbench.nn.transformer import TransformerEncoder
 
 __all__ = [
     "Adam",
@@ -40,6 +41,7 @@ __all__ = [
     "Shortlists",
     "SpectralWeight",
     "TokenEmbeddings",
+    "TransformerEncoder",
     "bce_over_all",
     "bce_over_shortlists",
     "inception_size",

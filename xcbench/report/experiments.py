@@ -28,6 +28,8 @@ class Row:
 
     label: str
     method: str
+    added: bool = False
+    """Whether `method` names predictions of another program, which `xcbench add` put into the store."""
     ablation: tuple[str, ...] = ()
     augment: tuple[str, ...] = ()
     rerank: str | None = None
@@ -117,6 +119,8 @@ class Figure:
     y: str = ""
     bins: int = 5
     """In `bins`: how many groups of labels, equal in training pairs, from rare to popular."""
+    by_k: bool = False
+    """In `bins`: whether a panel to the left shows the metrics, which then differ by k alone, against k."""
     quantity: str = ""
     """In `measured`: the name under which a method reports the curve (see docs/guides/tables.md)."""
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from xcbench.data import Dataset
 from xcbench.disk import readable_disk_errors
 from xcbench.errors import InputError
-from xcbench.evaluation import Bootstrap, Interval, PointScores, Truth, contributions, frequency_bins
+from xcbench.evaluation import Bootstrap, Interval, PointScores, Truth, contributions, frequency_bins, parse_metric
 from xcbench.files import atomic_file
 from xcbench.report.availability import check, unavailable
 from xcbench.report.columns import Column, column
@@ -128,7 +128,7 @@ def _reason_not_to_draw(
         return None
 
     drawn_metrics = [name for name in experiment.metrics if column(name).is_metric]
-    if figure.kind == "bins":
+    if figure.kind == "bins" and not figure.by_k:
         drawn_metrics = drawn_metrics[:1]
     answered = answered_metrics(records, drawn_metrics, label_count)
     too_deep = [metric for metric in drawn_metrics if metric not in answered]
@@ -140,11 +140,32 @@ def _reason_not_to_draw(
 def _draw_bins(drawing: _Drawing) -> Iterator[Picture]:
     figure = drawing.figure
     metric = drawing.experiment.metrics[0]
-    with canvas(max(5.5, 0.9 * figure.bins + 1.5), 3.4) as (picture, (axes,)):
+    panel_count = 1 + figure.by_k
+    with canvas(panel_count * max(5.5, 0.9 * figure.bins + 1.5), 3.4, panel_count) as (picture, panels):
+        axes = panels[-1]
         bin_bars(axes, drawing.runs, drawing.dataset_runs.data, metric, figure.bins)
         _label_axes(axes, figure.x, figure.y or metric)
+        if figure.by_k:
+            _draw_by_k(panels[0], drawing)
         _finish(picture, axes, drawing)
         yield picture
+
+
+def _draw_by_k(axes: Axes, drawing: _Drawing) -> None:
+    """Draw the metrics of each row against k, which grows by factors."""
+    metrics = [parse_metric(name) for name in drawing.experiment.metrics]
+    by_k = {metric.k: column(str(metric)) for metric in metrics if metric.k is not None}
+    ks = sorted(by_k)
+    columns = [by_k[k] for k in ks]
+    scores = ScoreTable(drawing.dataset_runs.data, drawing.runs, columns, resamples=2000)
+    for number, label in enumerate(drawing.runs):
+        values = [scores.interval(label, panel_column.name).value for panel_column in columns]
+        style = series_style(number)
+        axes.plot(ks, values, label=label, color=style.colour, marker=style.marker, linestyle=style.line)
+    axes.set_xscale("log")
+    axes.set_xticks(ks, [str(k) for k in ks])
+    axes.minorticks_off()
+    _label_axes(axes, "k", f"{metrics[0].family.name}@k (%)")
 
 
 def bin_bars(

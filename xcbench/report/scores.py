@@ -22,6 +22,7 @@ from xcbench.evaluation.arrays import BoolArray
 from xcbench.evaluation.seeds import contrast_over_seeds, interval_over_seeds
 from xcbench.report.columns import Column
 from xcbench.report.experiments import Row
+from xcbench.runner.external import external_id
 from xcbench.runner.resolve import resolve
 from xcbench.runner.store import Record, Store
 
@@ -56,6 +57,8 @@ class DatasetRuns:
 
     def run_id(self, row: Row, seed: int) -> str:
         """Return the id of a row's run on this dataset; an invalid row is an `InputError` that names it."""
+        if row.added:
+            return external_id(row.method, self.data.fingerprint, seed)
         try:
             return resolve(row.spec(self.source, seed), self.data).id
         except InputError as error:
@@ -151,7 +154,9 @@ class ScoreTable:
         if column.value_of is None:
             values = [scores.value for scores in self._by_seed.get((label, column.name), [])]
         else:
-            read = [column.value_of(record) for record in self.records.get(label, ())]
+            # Nobody here measured what the predictions of another program cost.
+            measured = [record for record in self.records.get(label, ()) if not record.is_external]
+            read = [column.value_of(record) for record in measured]
             values = [value for value in read if value is not None]
         if not values:
             return None

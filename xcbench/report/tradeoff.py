@@ -62,6 +62,9 @@ def standings(records: Iterable[Record], fingerprint: str) -> list[Standing]:
 
 
 def _is_plain(record: Record) -> bool:
+    if record.is_external:
+        # Nobody here measured what it costs.
+        return False
     is_varied = record.ablations or record.augment or record.rerank or record.overrides or record.ensemble > 1
     return not is_varied
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from xcbench.data import Dataset, TopK
+from xcbench.data.quality import points_without_truth
 from xcbench.disk import clear_remains, folder_size, locked, readable_disk_errors
 from xcbench.evaluation import Interval, evaluate
 from xcbench.files import atomic_folder, write_json
@@ -22,6 +23,7 @@ from xcbench.runner.environment import check_device, choose_device, describe_env
 from xcbench.runner.gpus import check_device_memory, readable_memory_errors
 from xcbench.runner.meter import Meter
 from xcbench.runner.model import Model
+from xcbench.runner.naming import check_run_name, renamed
 from xcbench.runner.plan import PREDICTIONS_PER_POINT, MemoryForecast, forecast_memory, free_memory
 from xcbench.runner.resolve import ResolvedRun, resolve
 from xcbench.runner.retraining import can_retrain_in_parallel, parallel_retraining
@@ -43,6 +45,7 @@ def run(
     cache: str | Path | StageCache | None = None,
     device: str = "auto",
     overwrite: OverwriteStrategy = OverwriteStrategy.KEEP,
+    name: str | None = None,
 ) -> Record:
     """The record of a run, from the store if it is there.
 
@@ -63,9 +66,13 @@ def run(
         `auto`, `cpu`, `cuda` or `cuda:N`.
     overwrite
         Whether a stored record is returned or made again.
+    name
+        What the run will be known by; a stored run is renamed.
     """
     # Before the data is loaded, which may take long.
     check_device(device)
+    if name is not None:
+        check_run_name(name)
     store = store if isinstance(store, Store) else Store(store)
     cache = shared_cache(cache if isinstance(cache, StageCache) else StageCache(cache))
     with activity(f"loading {spec.dataset}"):
@@ -77,6 +84,8 @@ def run(
         return _run_on_other_rank(job)
     record = _run_on_first_rank(job)
     broadcast(False)
+    if name is not None and record.name != name:
+        record = renamed(record, name)
     return record
 
 
@@ -164,6 +173,11 @@ class _Outcome:
     training: Meter
     predicting: Meter
 
+    @property
+    def other_load(self) -> float:
+        """How many cores other processes kept busy while the run trained, or while it predicted."""
+        return max(self.training.other_load, self.predicting.other_load)
+
 
 def _execute(job: _Job) -> Record:
     started = _now()
@@ -205,8 +219,9 @@ def _execute(job: _Job) -> Record:
             peak_device_memory=whole.peak_device_memory,
             model_bytes=folder_size(part / "model"),
             test_points=len(job.resolved.data.test),
+            points_without_truth=points_without_truth(job.resolved.data.test),
             reported=context.journal.reported,
-            environment=describe_environment(device, threads, job.resolved.code),
+            environment=describe_environment(device, threads, job.resolved.code) | {"other_load": outcome.other_load},
             started=started,
             finished=_now(),
             folder=folder,

@@ -90,7 +90,7 @@ def plan(
 def _plan_method(resolved: ResolvedRun, context: RunContext) -> Dataset:
     """Plan the stages of every member; returns the data that the method will see."""
     seen = augmented(resolved, context)
-    check_titles(type(resolved.method), seen)
+    check_titles(resolved.method, seen)
     resolved.method.check_data(seen)
     for number in range(resolved.spec.ensemble):
         member = context.member(number)

@@ -93,6 +93,9 @@ class _TrainedMethod:
     def predict(self, X: sp.csr_array, k: int, titles: Sequence[str] | None = None) -> TopK:
         return self.model.predict(X, k, titles)
 
+    def with_vectors(self, X: sp.csr_array, titles: Sequence[str] | None = None) -> sp.csr_array:
+        return self.model.with_vectors(X, titles)
+
     def retrain(self, data: Dataset) -> tuple[Dataset, Model]:
         if self.retraining is not None:
             self.retraining.wait()
@@ -109,7 +112,7 @@ def train_on(data: Dataset, resolved: ResolvedRun, context: RunContext) -> tuple
 
 
 def _fit_members(resolved: ResolvedRun, data: Dataset, context: RunContext) -> Model:
-    check_titles(type(resolved.method), data)  # an augmentation may have added points without titles
+    check_titles(resolved.method, data)  # an augmentation may have added points without titles
     resolved.method.check_data(data)
     count = resolved.spec.ensemble
     members = []

@@ -6,13 +6,13 @@ May import `data`, `kernels`, `nn` and `shortlist`. `runner`, `report`, `cli` an
 """
 
 from xcbench.kernels.memory import MemoryEstimate
-from xcbench.train.batches import Batch, Candidates, Points, cut_shortlists, learnable, targets_of
+from xcbench.train.batches import Batch, Candidates, Points, cut_shortlists, learnable, learnable_rows, targets_of
 from xcbench.train.devices import resolve_device
 from xcbench.train.groups import Group
 from xcbench.train.kept_weights import Keeping
 from xcbench.train.label_shards import splits_labels
 from xcbench.train.loop import GroupedTraining, Trainable, Training, TrainReport, Work, train
-from xcbench.train.memory import CascadeMemory, cascade_memory, estimate_memory
+from xcbench.train.memory import CascadeMemory, cascade_memory, estimate_memory, index_memory
 from xcbench.train.modules import ModuleConfig, official_training, scaled_training
 from xcbench.train.schedules import Schedule, halving_after
 from xcbench.train.stopping import stopping_early
@@ -44,7 +44,9 @@ __all__ = [
     "estimate_memory",
     "fit_bias",
     "halving_after",
+    "index_memory",
     "learnable",
+    "learnable_rows",
     "log_odds",
     "official_training",
     "resolve_device",

@@ -394,11 +394,16 @@ def cut_shortlists(
     return Shortlists(labels, SparseRows(indptr, positions, values, len(labels)))
 
 
-def learnable(split: Split) -> Split:
-    """Return a split without the points that have no feature or no label: there is nothing to learn from them."""
+def learnable_rows(split: Split) -> Longs:
+    """Return the points that have a feature and a label: from the others there is nothing to learn."""
     has_features = np.diff(split.X.indptr) > 0
     has_labels = np.diff(split.Y.indptr) > 0
-    rows = np.flatnonzero(has_features & has_labels)
+    return np.flatnonzero(has_features & has_labels)
+
+
+def learnable(split: Split) -> Split:
+    """Return a split without the points that have no feature or no label: there is nothing to learn from them."""
+    rows = learnable_rows(split)
     if len(rows) == len(split):
         return split
 
