@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from xcbench.evaluation import Spread, Truth, holm, spread
+from xcbench.progress import Counter
 from xcbench.report import paper
 from xcbench.report.availability import check, unavailable
 from xcbench.report.columns import Column, column
@@ -143,7 +144,7 @@ def run_missing(
     planned_by_job = {run.job: run for run in planned}
     failures: dict[str, str] = {}
     outcomes = (launcher or LocalLauncher()).launch(list(planned_by_job), timeout)
-    with contextlib.closing(outcomes):  # type: ignore[type-var]
+    with contextlib.closing(outcomes), Counter("runs", len(planned), _no_progress) as counter:  # type: ignore[type-var]
         for number, outcome in enumerate(outcomes, 1):
             run = planned_by_job[outcome.job]
             failure = _failure(outcome, run)
@@ -152,6 +153,7 @@ def run_missing(
                 failures[run.run_id] = failure
                 ending = f"failed: {failure}"
             progress(f"[{number}/{len(planned)}] {outcome.job.title}: {ending} ({outcome.seconds:.0f} s)")
+            counter.advance()
     return failures
 
 
