@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from xcbench.cli.console import terminal_width
 from xcbench.report.columns import column
 from xcbench.report.experiments import Experiment, Row
 from xcbench.report.grid import Grid, Text, as_html, as_latex, as_markdown, as_text, escape_latex
@@ -193,10 +194,13 @@ def test_columns_that_do_not_fit_stand_below_with_the_names_again():
 
 
 def test_a_cell_that_is_wider_than_the_terminal_is_cut_and_that_is_said():
-    grid = Grid("t", ("point", "labels"), ((Text("x" * 100), Text("名" * 60, best=True)),))
+    grid = Grid("t", ("point", "labels"), ((Text("a name of many words " * 3), Text("名" * 60, best=True)),))
     lines = as_text([grid], 50).splitlines()
     assert max(len(line) for line in lines) <= 50
     assert "…" in lines[4]
+    assert " ".join(line[:24].strip() for line in lines[4:] if "cut to" not in line).startswith(
+        "a name of many words a name"
+    )
     assert "cut to the width of the terminal" in as_text([grid], 50)
     assert "…" not in as_text([grid])
 
@@ -207,3 +211,12 @@ def test_negative_numbers_have_a_minus_sign_in_print():
     assert "ECLARE-8K" in as_latex([grid])
     assert "−1.20 .. +0.30" in as_html([grid], "t")
     assert "-0.60" in as_text([grid])
+
+
+def test_only_a_terminal_has_a_width(monkeypatch, tmp_path):
+    monkeypatch.setenv("COLUMNS", "71")
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    assert terminal_width(None) == 71
+    assert terminal_width(tmp_path / "table.txt") is None
+    monkeypatch.setattr("sys.stdout.isatty", lambda: False, raising=False)
+    assert terminal_width(None) is None

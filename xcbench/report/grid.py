@@ -134,19 +134,32 @@ def as_text(grids: Sequence[Grid], width: int | None = None) -> str:
 
 
 def _with_short_cells(grid: Grid, width: int) -> Grid:
-    """Return a grid whose cells are short enough for two of them to stand beside each other."""
-    most = max(8, width // 2 - 8)  # marks need some room, too
-    header = tuple(_cut(name, most) for name in grid.header)
-    rows = []
-    for row in grid.rows:
-        if _is_sentence(row):
-            rows.append(row)
-        else:
-            rows.append(tuple(replace(cell, figure=_cut(cell.figure, most)) for cell in row))
+    """Return a grid with every column narrow enough to stand beside the names: these are wrapped, the others cut."""
+    half = width // 2 - len(_GAP)
+    mark_width = max((_width(cell.mark) for row in grid.rows for cell in row), default=0)
+    header = (grid.header[0], *(_cut(name, half) for name in grid.header[1:]))
+    rows = [
+        (row[0], *(replace(cell, figure=_cut(cell.figure, half - mark_width)) for cell in row[1:])) for row in grid.rows
+    ]
     cut = replace(grid, header=header, rows=tuple(rows))
-    if cut == grid:
-        return grid
-    return replace(cut, legend=(*grid.legend, "…: cut to the width of the terminal; --output writes all of it."))
+    legend = grid.legend
+    if cut != grid:
+        legend = (*legend, "…: cut to the width of the terminal; --output writes all of it.")
+
+    widest = max((_text_width(cut, column) for column in range(1, len(header))), default=0)
+    room = width - widest - len(_GAP) - mark_width
+    wrapped = [(_with_short_name(row, room), *row[1:]) for row in cut.rows]
+    return replace(cut, rows=tuple(wrapped), legend=legend)
+
+
+def _with_short_name(row: Sequence[Text], room: int) -> Text:
+    """Return the first cell of a row in as many lines as it needs."""
+    name = row[0]
+    if _is_sentence(row) or _width(name.figure) <= room:
+        return name
+    indent = " " * (len(name.figure) - len(name.figure.lstrip()) + 2)
+    lines = textwrap.wrap(name.figure, room, subsequent_indent=indent, break_on_hyphens=False)
+    return replace(name, figure="\n".join(lines))
 
 
 def _cut(text: str, most: int) -> str:
@@ -192,6 +205,9 @@ def _block(grid: Grid, columns: Sequence[int], width: int | None) -> str:
     for number, row in enumerate(grid.rows):
         if _is_sentence(row):
             body_lines[number] = _wrap(row[0].body, width)
+        else:
+            # The figures stand beside the first line of a name.
+            body_lines[number] = "\n".join([body_lines[number], *row[0].body.split("\n")[1:]])
     table_width = max((_width(line) for text in (lines[0], *body_lines) for line in text.splitlines()), default=0)
     return "\n".join([lines[0], "-" * table_width, *body_lines])
 
@@ -216,14 +232,14 @@ def _text_column(grid: Grid, number: int) -> list[str]:
     cells = [Text("") if number == 0 and _is_sentence(row) else row[number] for row in grid.rows]
     header = grid.header[number]
     mark_width = max((_width(cell.mark) for cell in cells), default=0)
-    body_width = max((_width(cell.body) for cell in cells), default=0)
+    body_width = max((_width(line) for cell in cells for line in cell.body.split("\n")), default=0)
     body_width = max(body_width, _width(header) - mark_width)
 
     align = _pad_left
     if number == 0:
         align = _pad_right
     lines = [align(header, body_width + mark_width)]
-    lines += [align(cell.body, body_width) + _pad_right(cell.mark, mark_width) for cell in cells]
+    lines += [align(cell.body.split("\n")[0], body_width) + _pad_right(cell.mark, mark_width) for cell in cells]
     return lines
 
 

@@ -247,6 +247,15 @@ def test_the_verb_writes_and_replaces_a_report(toy_runs, experiment_file, tmp_pa
     assert (tmp_path / "report" / "datasets" / "toy.html").is_file()
 
 
+def test_runs_on_data_that_is_gone_are_one_line(toy_runs, capsys):
+    with pytest.raises(SystemExit) as end:
+        main(["report", "--store", str(toy_runs.store.folder)])
+    assert end.value.code == 2
+    errors = capsys.readouterr().err
+    assert "warning: the report is without toy: " in errors
+    assert "can be loaded; name one with --dataset" in errors
+
+
 def test_an_empty_store_is_one_line(tmp_path, capsys):
     with pytest.raises(SystemExit) as end:
         main(["report", "--store", str(tmp_path / "none"), "--output", str(tmp_path / "report")])

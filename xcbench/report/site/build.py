@@ -60,10 +60,12 @@ def datasets_with_runs(store: Store) -> list[DatasetRuns]:
         The runs. Those on datasets that can no longer be loaded cost a warning each.
     """
     sources = {record.dataset: record.dataset_source for record in store.records()}
+    if not sources:
+        raise InputError(f"{store.folder} has no runs to report on; `xcbench run` and `xcbench table` make some")
     loaded = [_load(name, source, store) for name, source in sorted(sources.items())]
     found = [runs for runs in loaded if runs is not None]
     if not found:
-        raise InputError(f"{store.folder} has no runs to report on; `xcbench run` and `xcbench table` make some")
+        raise InputError(f"no dataset of the runs in {store.folder} can be loaded; name one with --dataset")
     return sorted(found, key=lambda runs: runs.data.label_count)
 
 
