@@ -64,7 +64,8 @@ class Text:
 class Grid:
     """A title, a header, rows of cells (the first cell of a row is its name), numbered footnotes and a legend.
 
-    A legend names the marks as `{best}` and `{tied}`; each format puts in how it shows them.
+    A legend names the marks as `{best}` and `{tied}`; each format puts in how it shows them. Where cells are words, not
+    figures, all columns begin at their left.
     """
 
     title: str
@@ -72,6 +73,11 @@ class Grid:
     rows: tuple[tuple[Text, ...], ...]
     notes: tuple[str, ...] = ()
     legend: tuple[str, ...] = ()
+    is_words: bool = False
+
+    def is_left(self, column: int) -> bool:
+        """Whether a column begins at its left."""
+        return self.is_words or column == 0
 
     def legend_with(self, best: str, tied: str) -> list[str]:
         """Return the sentences of the legend with the names of the two marks."""
@@ -236,7 +242,7 @@ def _text_column(grid: Grid, number: int) -> list[str]:
     body_width = max(body_width, _width(header) - mark_width)
 
     align = _pad_left
-    if number == 0:
+    if grid.is_left(number):
         align = _pad_right
     lines = [align(header, body_width + mark_width)]
     lines += [align(cell.body.split("\n")[0], body_width) + _pad_right(cell.mark, mark_width) for cell in cells]
@@ -265,7 +271,7 @@ def as_markdown(grids: Sequence[Grid]) -> str:
 def _markdown(grid: Grid) -> str:
     out = [f"**{_escape_markdown(grid.title)}**", ""]
     out.append(_markdown_line([_escape_markdown(name) for name in grid.header]))
-    out.append(_markdown_line(["---", *["---:"] * (len(grid.header) - 1)]))
+    out.append(_markdown_line(["---" if grid.is_left(i) else "---:" for i in range(len(grid.header))]))
     out += [_markdown_line([_markdown_cell(text) for text in row]) for row in grid.rows]
     for number, note in enumerate(grid.notes, 1):
         out += ["", f"[{number}] {_escape_markdown(note)}"]
@@ -302,12 +308,13 @@ def as_latex(grids: Sequence[Grid]) -> str:
 
 
 def _latex(grid: Grid) -> str:
+    columns = "".join("l" if grid.is_left(i) else "r" for i in range(len(grid.header)))
     lines = [
         "\\begin{table}",
         "\\centering",
         f"\\caption{{{escape_latex(grid.title)}}}",
         "\\resizebox{\\ifdim\\width>\\linewidth\\linewidth\\else\\width\\fi}{!}{%",
-        f"\\begin{{tabular}}{{l{'r' * (len(grid.header) - 1)}}}",
+        f"\\begin{{tabular}}{{{columns}}}",
         "\\toprule",
         _latex_line([escape_latex(name) for name in grid.header]),
         "\\midrule",
@@ -403,8 +410,9 @@ def html_section(grid: Grid, heading: Literal["h2", "h3"] = "h2") -> str:
     lines = [f"<sup>{number}</sup> {html.escape(note)}" for number, note in enumerate(grid.notes, 1)]
     lines += [html.escape(sentence) for sentence in grid.legend_with("bold", "underlined")]
     below = "".join(f"<p>{line}</p>" for line in lines)
+    kind = ' class="words"' if grid.is_words else ""
     return (
-        f"<section><{heading}>{html.escape(grid.title)}</{heading}>\n<table><thead><tr>{head}</tr></thead>\n"
+        f"<section><{heading}>{html.escape(grid.title)}</{heading}>\n<table{kind}><thead><tr>{head}</tr></thead>\n"
         f"<tbody>\n{body}\n</tbody></table>\n{below}</section>"
     )
 
@@ -437,7 +445,7 @@ table { border-collapse: collapse; border-top: 2px solid #111; border-bottom: 2p
 table { display: block; width: fit-content; max-width: 100%; overflow-x: auto }
 th, td { padding: .25rem .7rem; text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums }
 thead th { border-bottom: 1px solid #111 }
-th:first-child { text-align: left; font-weight: 500 }
+th:first-child, .words th, .words td { text-align: left; font-weight: 500 }
 tbody tr:nth-child(even) { background: #f4f4f4 }
 .best span { font-weight: 700 } .tied span { text-decoration: underline }
 small { color: #555 } p { margin: .35rem 0; color: #333; font-size: .87rem }
