@@ -14,10 +14,11 @@ import numpy.typing as npt
 
 from xcbench.evaluation import Interval
 from xcbench.report.columns import column
+from xcbench.report.costs import usual_conditions
 from xcbench.report.plot_style import INK, canvas, series_style
 from xcbench.report.plots import check_picture_format, save, set_log_scale, write_note, write_title
 from xcbench.report.scores import DatasetRuns
-from xcbench.report.variants import KINDS, Kind, Variant, usual_machine, variants_on
+from xcbench.report.variants import KINDS, Kind, Variant, variants_on
 from xcbench.runner.store import Record
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ class Standing:
     is_varied: bool = False
     """Whether it is a method with an augmentation or a reranker."""
     is_timed_alike: bool = True
-    """Whether its times were measured on the machine, and with the threads, of most others."""
+    """Whether its times were measured under the conditions of most others."""
 
 
 def standings(variants: Sequence[Variant]) -> list[Standing]:
@@ -59,8 +60,8 @@ def standings(variants: Sequence[Variant]) -> list[Standing]:
         The variants that have run on a dataset.
     """
     drawn = [variant for variant in variants if variant.kind in DRAWN]
-    machine = usual_machine(drawn)
-    return [_standing(variant, variant.machines == {machine}) for variant in drawn]
+    usual = usual_conditions(record for variant in drawn for record in variant.records)
+    return [_standing(variant, variant.conditions == {usual}) for variant in drawn]
 
 
 def _standing(variant: Variant, is_timed_alike: bool) -> Standing:
@@ -201,8 +202,8 @@ def _notes(shown: Sequence[Standing], far_below: Sequence[str], not_drawn: str) 
         notes.append("Squares: with an augmentation or a reranker.")
     if not all(standing.is_timed_alike for standing in shown):
         notes.append(
-            "Triangles: timed on another machine or with other threads than most; their times cannot be compared, and "
-            "they are not on the front."
+            "Triangles: timed on another machine, with other threads or beside other work than most; their times "
+            "cannot be compared, and they are not on the front."
         )
     if far_below:
         notes.append(f"Far below, by {GAINS[0]}: {', '.join(far_below)}.")

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal
 
+from xcbench.report.costs import Conditions, conditions
 from xcbench.runner.source_code import is_by_other_code
 from xcbench.runner.store import Record
 
-Kind = Literal["method", "augmented", "reranked", "ensemble", "ablation", "settings"]
+Kind = Literal["method", "added", "augmented", "reranked", "ensemble", "ablation", "settings"]
 KINDS: dict[Kind, str] = {
     "method": "methods as they are",
+    "added": "predictions of other programs",
     "augmented": "with an augmentation",
     "reranked": "reranked",
     "ensemble": "ensembles",
@@ -21,21 +22,6 @@ KINDS: dict[Kind, str] = {
     "settings": "other settings",
 }
 """Every kind of variant, with what the readers of reports are told."""
-
-
-class Machine(NamedTuple):
-    """What a time depends on beside the method; times of different machines cannot be compared."""
-
-    processor: str
-    device: str
-    threads: int
-    processes: int
-
-    def __str__(self) -> str:
-        threads = f"{self.threads} threads"
-        if self.threads == 1:
-            threads = "1 thread"
-        return f"{self.processor}, {self.device}, {threads}"
 
 
 @dataclass(frozen=True)
@@ -52,9 +38,9 @@ class Variant:
         return self.records[0].method
 
     @property
-    def machines(self) -> frozenset[Machine]:
-        """Where its times were measured."""
-        return frozenset(machine_of(record) for record in self.records)
+    def conditions(self) -> frozenset[Conditions]:
+        """What its times were measured under."""
+        return frozenset(conditions(record) for record in self.records)
 
     @property
     def is_by_other_code(self) -> bool:
@@ -83,6 +69,8 @@ def name_of(record: Record) -> str:
 
 def kind_of(record: Record) -> Kind:
     """Return what was varied of a method; of several things, the one that changes it most."""
+    if record.is_external:
+        return "added"
     if record.overrides:
         return "settings"
     if record.ablations:
@@ -94,17 +82,6 @@ def kind_of(record: Record) -> Kind:
     if record.augment:
         return "augmented"
     return "method"
-
-
-def machine_of(record: Record) -> Machine:
-    """Return what the times of a run depend on; older records may not say."""
-    environment = record.environment
-    return Machine(
-        processor=str(environment.get("processor", "unknown processor")),
-        device=str(environment.get("device", "unknown device")),
-        threads=int(environment.get("threads", 0)),
-        processes=int(environment.get("processes", 1)),
-    )
 
 
 def variants_on(records: Iterable[Record], fingerprint: str) -> list[Variant]:
@@ -134,11 +111,3 @@ def _newest(records: Sequence[Record]) -> tuple[Record, ...]:
         if record.method_version == newest.method_version and record.config == newest.config:
             by_seed[record.seed] = record
     return tuple(by_seed[seed] for seed in sorted(by_seed))
-
-
-def usual_machine(variants: Iterable[Variant]) -> Machine | None:
-    """Return the machine that measured the times of most variants; None if there are no variants."""
-    counts = Counter(machine for variant in variants for machine in sorted(variant.machines))
-    if not counts:
-        return None
-    return counts.most_common(1)[0][0]

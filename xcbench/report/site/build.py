@@ -22,6 +22,7 @@ from xcbench.files import atomic_folder
 from xcbench.plugins import registry
 from xcbench.report import experiments
 from xcbench.report.claims import CLAIMS_LEGEND
+from xcbench.report.costs import conditions
 from xcbench.report.experiments import Experiment
 from xcbench.report.grid import with_minus
 from xcbench.report.render import BY_OTHER_CODE, ONE_SEED, heading_of, place_in_paper
@@ -41,7 +42,7 @@ from xcbench.report.site.plugins import KINDS as PLUGIN_KINDS
 from xcbench.report.site.plugins import PlugInPage, plugin_pages
 from xcbench.report.site.predictions import ShownPoints, can_show, points_data, run_data
 from xcbench.report.tables import ALPHA
-from xcbench.report.variants import KINDS, Kind, machine_of
+from xcbench.report.variants import KINDS, Kind
 from xcbench.runner.store import Record, Store
 
 MARKER = ".xcbench-report"
@@ -171,7 +172,7 @@ class _Site:
             alpha=f"{ALPHA:.0%}",
             one_seed=ONE_SEED,
             by_other_code=BY_OTHER_CODE,
-            machine_of=machine_of,
+            conditions=conditions,
             **values,
         )
         self._write_text(path, text)

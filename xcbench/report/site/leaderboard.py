@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from xcbench.report.columns import Column, column
+from xcbench.report.costs import Conditions, usual_conditions
 from xcbench.report.scores import DatasetRuns, ScoreTable
 from xcbench.report.tables import Cell, column_cells
-from xcbench.report.variants import Machine, Variant, usual_machine, variants_on
+from xcbench.report.variants import Variant, variants_on
 
 METRICS = ("P@1", "P@3", "P@5", "nDCG@3", "nDCG@5", "PSP@1", "PSP@3", "PSP@5", "R@10", "MRR@10", "C@5")
 COSTS = ("train_s", "predict_ms", "model_mb", "memory_mb")
@@ -40,7 +41,7 @@ class Entry:
     bars: Mapping[str, Bar]
     is_by_other_code: bool
     is_timed_alike: bool
-    """Whether its times were measured on the machine, and with the threads, of most others."""
+    """Whether its times were measured under the conditions of most others."""
 
 
 @dataclass(frozen=True)
@@ -49,8 +50,8 @@ class Leaderboard:
 
     columns: tuple[Column, ...]
     entries: tuple[Entry, ...]
-    machine: Machine | None
-    """What measured the times of most entries."""
+    conditions: Conditions | None
+    """What the times of most entries were measured under."""
 
     @property
     def is_all_by_other_code(self) -> bool:
@@ -77,7 +78,7 @@ def leaderboard(dataset_runs: DatasetRuns) -> Leaderboard:
     scores = ScoreTable(dataset_runs.data, records, columns)
     by_column = {c.name: column_cells(c, scores, records) for c in columns}
     bars = {name: _bars(cells) for name, cells in by_column.items()}
-    machine = usual_machine(variants)
+    usual = usual_conditions(record for variant in variants for record in variant.records)
 
     entries = []
     for variant in variants:
@@ -86,11 +87,11 @@ def leaderboard(dataset_runs: DatasetRuns) -> Leaderboard:
             cells={name: cells[variant.name] for name, cells in by_column.items() if variant.name in cells},
             bars={name: drawn[variant.name] for name, drawn in bars.items() if variant.name in drawn},
             is_by_other_code=variant.is_by_other_code,
-            is_timed_alike=variant.machines == {machine},
+            is_timed_alike=variant.conditions == {usual},
         )
         entries.append(entry)
     entries.sort(key=_rank)
-    return Leaderboard(columns, tuple(entries), machine)
+    return Leaderboard(columns, tuple(entries), usual)
 
 
 def _rank(entry: Entry) -> tuple[float, str]:
@@ -125,7 +126,7 @@ def board_data(board: Leaderboard) -> dict[str, Any]:
     return {
         "columns": [_column_data(shown) for shown in board.columns],
         "entries": [_entry_data(entry, board.columns) for entry in board.entries],
-        "machine": str(board.machine),
+        "conditions": str(board.conditions),
     }
 
 
@@ -151,6 +152,6 @@ def _entry_data(entry: Entry, columns: Sequence[Column]) -> dict[str, Any]:
         "figures": figures,
         "seeds": len(entry.variant.records),
         "timedAlike": entry.is_timed_alike,
-        "machines": sorted(str(machine) for machine in entry.variant.machines),
+        "conditions": [str(found) for found in sorted(entry.variant.conditions)],
         "otherCode": entry.is_by_other_code,
     }

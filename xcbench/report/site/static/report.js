@@ -174,7 +174,7 @@ function describe(point, gain, price) {
     `${price.title} ${point.cost.toFixed(price.digits)}`,
     plural(point.entry.seeds, "seed"),
   ];
-  if (!point.isComparable) lines.push(`measured on ${point.entry.machines.join("; ")}: not comparable`);
+  if (!point.isComparable) lines.push(`measured on ${point.entry.conditions.join("; ")}: not comparable`);
   if (point.entry.otherCode) lines.push("made by other code than this");
   return lines;
 }
@@ -309,7 +309,7 @@ function showTip(tip, box, name, lines, x, y) {
 function writeTradeoffNotes(board, gain, all, shown) {
   const notes = ["Filled: on the front. Point at a run, tap it or go there with Tab for its figures."];
   if (shown.some((point) => !point.isComparable)) {
-    notes.push(`Triangles were measured on another machine or with other threads than most (${board.machine}): their times cannot be compared, and they are not on the front.`);
+    notes.push(`Triangles were measured on another machine, with other threads or beside other work than most (${board.conditions}): their times cannot be compared, and they are not on the front.`);
   }
   const below = all.filter((point) => !shown.includes(point));
   if (below.length) {
