@@ -53,13 +53,13 @@ def dataset_names() -> list[str]:
 def load_dataset(name_or_path: str | Path) -> Dataset:
     """Load a dataset.
 
-    Raises `InputError` for an unknown name, and `DataError` for files that cannot be read as a dataset.
+        Raises `InputError` for an unknown name, and `DataError` for files that cannot be read as a dataset.
 
-    Parameters
-    ----------
-    name_or_path
-from xcbench.data.manifest import MANIFEST_FILE, Manifest, Sizes
-from xcbench.data.published import REPOSITORY, published_propensity
+        Parameters
+        ----------
+        name_or_path
+    from xcbench.data.manifest import MANIFEST_FILE, Manifest, Sizes
+    from xcbench.data.published import REPOSITORY, published_propensity
     """
     name = str(name_or_path)
     if name in embedded.embedded_names():
