@@ -88,8 +88,9 @@ def test_the_readme_s_python_runs(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("XCBENCH_HOME", str(tmp_path))
     code = re.search(r"```python\n(.*?)```", (ROOT / "README.md").read_text("utf-8"), re.DOTALL)[1]
     exec(code, {})
-    psp, predicted = capsys.readouterr().out.splitlines()
+    psp, answer, predicted = capsys.readouterr().out.splitlines()
     assert float(psp) > 10
+    assert answer.count("label=") == 3
     assert re.findall(r"fruit|nature", predicted) == ["fruit", "nature"]
 
 

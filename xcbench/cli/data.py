@@ -43,8 +43,8 @@ def import_(
     Parameters
     ----------
     path
-        A folder or zip with files in any form that docs/guides/data-formats.md describes; or one table, whose name ends in
-        .csv, .tsv, .jsonl or .parquet, which is split into train and test here.
+        A folder or zip with files in any form that docs/guides/data-formats.md describes; or one table, whose name ends
+        in .csv, .tsv, .jsonl or .parquet, which is split into train and test here.
     name
         The name under which the dataset is stored; by default that of the file or folder.
     title_column
