@@ -384,7 +384,7 @@ def _trained(task: EliasTask, work: StageWork[EliasConfig]) -> Values:
     }
 
 
-# The settings of the paper, and those with which the authors' code was run on our data (docs/elias.md).
+# The settings of the paper, and those with which the authors' code was run on our data (docs/methods/elias.md).
 
 
 def _paper(model: str, length: int, fixed: GroupedTraining, learnt: GroupedTraining) -> dict[str, Any]:

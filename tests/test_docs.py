@@ -88,10 +88,10 @@ def test_the_readme_s_python_runs(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("XCBENCH_HOME", str(tmp_path))
     code = re.search(r"```python\n(.*?)```", (ROOT / "README.md").read_text("utf-8"), re.DOTALL)[1]
     exec(code, {})
-    psp, titles, recall = capsys.readouterr().out.splitlines()
-    assert float(psp) > 20
-    assert len(titles.split("', '")) == 5
-    assert float(recall) > 40
+    psp, answer, predicted = capsys.readouterr().out.splitlines()
+    assert float(psp) > 10
+    assert answer.count("label=") == 3
+    assert re.findall(r"fruit|nature", predicted) == ["fruit", "nature"]
 
 
 def test_the_reference_has_every_setting_with_its_default_and_description():

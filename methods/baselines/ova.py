@@ -156,7 +156,7 @@ PRESETS: Mapping[str, Patch] = {
         "training": _training(10, 0, 1e-4, 1e-2, batch_size=32),
     },
 }
-"""The paper's settings, and those with which the authors' code was run on our data (docs/elias.md)."""
+"""The paper's settings, and those with which the authors' code was run on our data (docs/methods/elias.md)."""
 
 
 @register_method("ova")

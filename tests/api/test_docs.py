@@ -1,4 +1,4 @@
-"""What docs/python.md, thresholds.md and tuning.md show is what works."""
+"""What docs/start/python.md, thresholds.md and tuning.md show is what works."""
 
 import re
 from pathlib import Path

@@ -1,7 +1,7 @@
 """How good decisions are: F1, precision and recall of the labels that reach their thresholds.
 
 Micro, macro and instance averages are those of scikit-learn (`average="micro"`, `"macro"`, `"samples"`, with
-`zero_division=0`). docs/thresholds.md has the definitions.
+`zero_division=0`). docs/guides/thresholds.md has the definitions.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ TITLES = {
     "C": "share of labels that are a hit in the first k places of some point",
     "Cpred": "share of labels in the first k places of some point, hit or not",
 }
-"""What each metric is, in a line; docs/metrics.md has the definitions."""
+"""What each metric is, in a line; docs/reference/metrics.md has the definitions."""
 
 SYNONYMS = {
     "precision": "P",

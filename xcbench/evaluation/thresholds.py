@@ -1,6 +1,6 @@
 """From rankings to decisions: a label is predicted where its score reaches a threshold.
 
-A threshold is chosen on points that training did not see and that are no test points. docs/thresholds.md says how.
+A threshold is chosen on points that training did not see and that are no test points: docs/guides/thresholds.md.
 """
 
 from __future__ import annotations
