@@ -28,8 +28,6 @@ class Row:
 
     label: str
     method: str
-    added: bool = False
-    """Whether `method` names predictions of another program, which `xcbench add` put into the store."""
     ablation: tuple[str, ...] = ()
     augment: tuple[str, ...] = ()
     rerank: str | None = None
@@ -46,6 +44,8 @@ class Row:
     note: str = ""
     shared_note: str | None = None
     """The name of a note in `experiments/notes.yaml`, where many rows have the same; `load` makes it the note."""
+    added: bool = False
+    """Whether `method` names predictions of another program, which `xcbench add` put into the store."""
 
     def __post_init__(self) -> None:
         if self.ensemble < 1:
