@@ -116,10 +116,7 @@ def _check_options(
 
 
 def _questions(text: tuple[str, ...], table: "QuestionTable | None") -> Iterator["Question"]:
-    from xcbench.runner.answering import Question
-
-    for number, title in enumerate(text, 1):
-        yield Question(number, title)
+    yield from enumerate(text, 1)
     if table is not None:
         yield from table
 

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from tqdm import tqdm
@@ -29,12 +29,8 @@ EMPTY_TITLE = "empty title"
 UNKNOWN_WORDS = "no known word"
 
 
-class Question(NamedTuple):
-    """A row that asks for labels."""
-
-    key: Any
-    """Its id, or its number from 1."""
-    title: str
+Question = tuple[Any, str]
+"""A row that asks for labels: its id, or its number from 1, and its title."""
 
 
 def check_request(k: int, threshold: float | None) -> None:
@@ -91,7 +87,7 @@ class QuestionTable:
             key = count
             if self.id_column is not None:
                 key = values[1]
-            yield Question(key, self.table.text(values[0], number, self.column))
+            yield key, self.table.text(values[0], number, self.column)
 
 
 def answers(
