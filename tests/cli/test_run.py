@@ -278,7 +278,7 @@ def test_predict_reads_text_and_files(call, toy, tmp_path, monkeypatch):
     assert all(len(answer["labels"]) <= 2 for answer in answers)
     monkeypatch.setattr("sys.stdin", io.StringIO("topic3 group0"))
     assert json.loads(call("predict", "--run", run_id, "--input", "-", "--json")[1])[0]["labels"][0]["label"] == 3
-    assert "no label found" in call("predict", "--run", run_id, "--text", "nothing known")[1]
+    assert "note: no known word" in call("predict", "--run", run_id, "--text", "nothing known")[1]
 
 
 def test_predict_on_a_device(call, toy, monkeypatch):

@@ -183,7 +183,6 @@ def _answer_text(answer: dict[str, Any]) -> str:
     if answer["note"]:
         lines.append(f"note: {answer['note']}")
     if not answer["labels"]:
-        lines.append("no label found")
         return "\n".join(lines)
 
     rows = []
