@@ -170,6 +170,17 @@ def read_back(path):
     return [(row["title"], row["labels"], row["scores"], row["note"]) for row in rows]
 
 
+def test_a_blank_line_of_a_table_is_a_row_without_an_id(model, tmp_path):
+    path = write(tmp_path, {"x.csv": "id,title\n7,topic1 group0\n\n8,topic2 group0\n"}) / "x.csv"
+    answer_table(model, QuestionTable.open(path, None, "id"), tmp_path / "y.csv", 1)
+    rows = read_csv(tmp_path / "y.csv")
+    assert [(row["id"], row["label_1"], row["note"]) for row in rows] == [
+        ("7", "topic1 group0", ""),
+        ("", "", "empty title"),
+        ("8", "topic2 group0", ""),
+    ]
+
+
 def test_columns_that_would_be_there_twice(model, tmp_path):
     path = write(tmp_path, {"x.csv": "note,title\n1,a\n"}) / "x.csv"
     with pytest.raises(InputError, match="two columns 'note'"):

@@ -112,6 +112,8 @@ def _check_options(
         return
     if text or as_json:
         raise InputError("--output goes with --input FILE alone, without --text and --json")
+    if input_ is not None and output.resolve() == input_.resolve():
+        raise InputError(f"{output}: --output is the file of --input, which would be lost; name another one")
     check_answer_path(output)
 
 

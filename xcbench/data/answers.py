@@ -119,7 +119,7 @@ class CsvAnswers(AnswerFile):
         names = self.label_names[answers.predictions.indices]
         scores = _score_texts(answers.predictions)
 
-        columns = [[self._field(str(key)) for key in answers.keys], [self._field(title) for title in answers.titles]]
+        columns = [list(map(self._key, answers.keys)), list(map(self._field, answers.titles))]
         for place in range(self.columns.k):
             columns += [names[:, place].tolist(), scores[:, place].tolist()]
         columns.append([f"{note}\n" for note in answers.notes])
@@ -128,6 +128,12 @@ class CsvAnswers(AnswerFile):
     def close(self) -> None:
         """Finish the file."""
         self.file.close()
+
+    def _key(self, key: Any) -> str:
+        """Return an id as a field; a row without one has an empty field."""
+        if key is None:
+            return ""
+        return self._field(str(key))
 
     def _field(self, text: str) -> str:
         """Return a text as a field of CSV (RFC 4180)."""
