@@ -4,6 +4,8 @@ import json
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from tests.data.test_readers import write
 from xcbench.data import load_dataset
@@ -208,3 +210,23 @@ def test_columns_are_found_whatever_their_case(tmp_path):
         table.column("TITLE")
     with pytest.raises(DataError, match="has no column 'name'; found Title, title, Tags"):
         table.column("name")
+
+
+@settings(deadline=None, max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.sampled_from(["plain.csv", "json.csv", "excel.csv", "tabs.tsv", "lines.jsonl"]),
+    st.lists(st.tuples(st.integers(0, 150), st.binary(max_size=3)), max_size=4),
+)
+def test_any_change_of_bytes_gives_a_dataset_or_one_line(tmp_path, name, changes):
+    content = bytearray(FILES[name].encode())
+    for place, patch in changes:
+        content[place : place + len(patch)] = patch
+    path = write(tmp_path / "raw", {name: bytes(content)}) / name
+    try:
+        raw = read_single_table(path, COLUMNS)
+    except DataError as error:
+        assert "\n" not in str(error)
+        assert str(path) in str(error)
+    else:
+        assert len(raw.train.titles.column) > 0
+        assert len(raw.test.titles.column) > 0
