@@ -44,6 +44,14 @@ def _core_count() -> int:
     return os.cpu_count() or 1
 
 
+def thread_count() -> int:
+    """Return how many threads compute in this process."""
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return default_threads()
+    return int(torch.get_num_threads())
+
+
 def set_threads(count: int | None = None) -> int:
     """Give torch and numba the same number of threads, and return it.
 

@@ -8,16 +8,28 @@ import pytest
 import scipy.sparse as sp
 
 from xcbench.data import Dataset, Split
-from xcbench.plugins.config import build
+from xcbench.plugins.config import build, leaves
 from xcbench.plugins.registry import entries, get_method
 from xcbench.plugins.stages import seed_generators
 from xcbench.runner.context import RunContext
 from xcbench.runner.stage_cache import StageCache
 
+QUICK = {"dim": 8, "epochs": 1, "rounds": 2, "min_steps": 2, "steps": 2, "batch_size": 64}
+
+
+def quick(plugin):
+    """Settings that make training short."""
+    return {
+        key: QUICK[key.rpartition(".")[2]]
+        for key in leaves(plugin.config_type())
+        if key.rpartition(".")[2] in QUICK and not key.endswith(".steps")
+    }
+
 
 def needs(name):
-    """Skip where the library behind a method is not installed."""
-    problem = next(entry.problem for entry in entries("method") if entry.name == name)
+    """Skip where the library behind a method or reranker is not installed."""
+    plugins = [*entries("method"), *entries("reranker")]
+    problem = next(entry.problem for entry in plugins if entry.name == name)
     return pytest.mark.skipif(problem is not None, reason=f"{name}: {problem}")
 
 

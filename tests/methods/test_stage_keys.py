@@ -10,7 +10,7 @@ import typing
 import numpy as np
 import pytest
 
-from tests.methods.problems import needs
+from tests.methods.problems import needs, quick
 from xcbench.plugins.config import build, known_keys, leaves
 from xcbench.plugins.contract import Method
 from xcbench.plugins.registry import entries, get_method, get_reranker
@@ -20,7 +20,6 @@ from xcbench.runner.stage_cache import StageCache
 from xcbench.runner.toy import toy_dataset
 from xcbench.train import Schedule
 
-QUICK = {"dim": 8, "epochs": 1, "rounds": 2, "min_steps": 2, "steps": 2, "batch_size": 64}
 VARIANTS = {
     "decaf": [{"embeddings": "pretrained"}],
     "siamese": [{"rounds": 2}],
@@ -36,15 +35,6 @@ def plugins():
 
 
 PLUGINS = {plugin.name: plugin for plugin in plugins()}
-
-
-def quick(plugin):
-    """Settings that make training short."""
-    return {
-        key: QUICK[key.rpartition(".")[2]]
-        for key in leaves(plugin.config_type())
-        if key.rpartition(".")[2] in QUICK and not key.endswith(".steps")
-    }
 
 
 def keys(plugin, config, data, folder):

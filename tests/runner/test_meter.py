@@ -1,10 +1,14 @@
 import time
+from collections import namedtuple
 
 import numpy as np
 import pytest
 import torch
 
+from xcbench.runner import meter as meter_module
 from xcbench.runner.meter import Meter
+
+CpuTimes = namedtuple("CpuTimes", ["user", "system", "idle", "iowait", "guest"])
 
 
 class FakeGPU:
@@ -79,3 +83,21 @@ def test_without_a_gpu_there_is_no_device_memory():
     with Meter() as meter:
         pass
     assert meter.peak_device_memory == 0
+
+
+def test_other_load_is_what_the_machine_did_less_what_this_process_did(monkeypatch):
+    """In two seconds on the clock the machine was busy for five, of which this process and its children took two."""
+    machine = iter([cpu_times(100.0), cpu_times(105.0)])
+    monkeypatch.setattr(meter_module.psutil, "cpu_times", lambda: next(machine))
+    own = iter([(10.0, 1.0, 3.0, 0.0, 50.0), (10.5, 1.5, 4.0, 0.0, 52.0)])
+    monkeypatch.setattr(meter_module.os, "times", lambda: next(own))
+    clock = iter([50.0, 52.0])
+    monkeypatch.setattr(meter_module.time, "perf_counter", lambda: next(clock))
+    with Meter() as meter:
+        pass
+    assert meter.other_load == pytest.approx(1.5)
+
+
+def cpu_times(busy):
+    """A guest's seconds stand in the user's, too."""
+    return CpuTimes(user=busy - 10, guest=7.0, system=10.0, idle=1000.0 + busy, iowait=3.0)

@@ -62,7 +62,8 @@ def contrast_over_seeds(
 
     value = -margin
     of_points = np.zeros(len(rows[0][0]))
-    hits = np.zeros(len(of_points))
+    # As in the bootstrap, a margin is what every point has to be ahead by.
+    hits = np.full(len(of_points), -margin / 100)
     seed_variances = []
     for runs, weight in zip(rows, weights, strict=True):
         values = [run.value for run in runs]

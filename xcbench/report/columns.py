@@ -22,6 +22,8 @@ class Column:
     lower_is_better: bool = False
     value_of: ValueOf | None = None
     """Reads the figure from a record, None where it has none. Metrics are computed from stored hits instead."""
+    is_time: bool = False
+    """Whether it depends on the number of threads and on what else ran."""
 
     @property
     def is_metric(self) -> bool:
@@ -57,8 +59,8 @@ def _information_loss(record: Record) -> float | None:
 
 
 RECORDED = {
-    "train_s": Column("train_s", "train s", 2, True, _train_seconds),
-    "predict_ms": Column("predict_ms", "predict ms", 3, True, _predict_milliseconds),
+    "train_s": Column("train_s", "train s", 2, True, _train_seconds, is_time=True),
+    "predict_ms": Column("predict_ms", "predict ms", 3, True, _predict_milliseconds, is_time=True),
     "model_mb": Column("model_mb", "model MB", 1, True, _model_megabytes),
     "memory_mb": Column("memory_mb", "peak MB", 0, True, _memory_megabytes),
     "LMI": Column("LMI", "LMI %", 2, True, _information_loss),

@@ -93,7 +93,7 @@ def _figure_row(
     for column in table.columns:
         cell = row.cells.get(column.name)
         if cell is not None:
-            cells.append(_figure(cell, column))
+            cells.append(_figure(cell, column, notes))
         elif len(cells) == 1 and not row.cells:
             # The first cell of an empty row says why it is empty.
             cells.append(Text(row.state))
@@ -126,7 +126,7 @@ def _published_figure(
     return Text(column.show(published.value), note=note)
 
 
-def _figure(cell: Cell, column: Column) -> Text:
+def _figure(cell: Cell, column: Column, notes: Notes) -> Text:
     hover = ""
     if cell.low is not None and cell.high is not None:
         hover = f"95% interval {cell.low:.2f} to {cell.high:.2f}"
@@ -135,6 +135,7 @@ def _figure(cell: Cell, column: Column) -> Text:
         spread=_spread(cell, column),
         best=cell.best,
         tied=cell.tied and not cell.best,
+        note=_numbered(notes, cell.remark),
         hover=hover,
     )
 

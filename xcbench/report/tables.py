@@ -13,6 +13,7 @@ from xcbench.evaluation import Spread, Truth, holm, spread
 from xcbench.report import paper
 from xcbench.report.availability import check, unavailable
 from xcbench.report.columns import Column, column
+from xcbench.report.costs import incomparable
 from xcbench.report.experiments import Experiment, Row
 from xcbench.report.scores import DatasetRuns, ScoreTable
 from xcbench.runner.launchers import Job, Launcher, LocalLauncher, Outcome
@@ -46,6 +47,8 @@ class Cell:
     """To the reference row."""
     p_value: float | None = None
     """Of that difference: paired bootstrap, Holm-corrected over the rows of the column."""
+    remark: str = ""
+    """Of a time: why it cannot be compared with the others of its column."""
 
 
 @dataclass(frozen=True)
@@ -334,16 +337,19 @@ def _cells(
     if not spreads:
         return {}
 
+    remarks: Mapping[str, str] = {}
+    if column.is_time:
+        remarks = incomparable({label: scores.records[label] for label in spreads})
     values = {label: spread.mean for label, spread in spreads.items()}
-    best = _best(values, column.lower_is_better)
+    best = _best({label: value for label, value in values.items() if label not in remarks}, column.lower_is_better)
     cells = {}
     for label, spread in spreads.items():
         is_best = label == best and len(values) > 1
-        cells[label] = Cell(spread.mean, deviation=spread.deviation, best=is_best)
+        cells[label] = Cell(spread.mean, deviation=spread.deviation, best=is_best, remark=remarks.get(label, ""))
 
     if experiment.reference in values:
         _add_differences(cells, experiment.reference)
-    if column.is_metric:
+    if column.is_metric and best is not None:
         _add_tests(cells, scores, column.name, best, experiment.reference)
     return cells
 
@@ -379,8 +385,10 @@ def _add_tests(
         )
 
 
-def _best(values: Mapping[str, float], lower_is_better: bool) -> str:
-    """Return the row with the best figure; the first of equals."""
+def _best(values: Mapping[str, float], lower_is_better: bool) -> str | None:
+    """Return the row with the best figure; the first of equals, and None of none."""
+    if not values:
+        return None
     if lower_is_better:
         return min(values, key=lambda label: values[label])
     return max(values, key=lambda label: values[label])

@@ -298,4 +298,6 @@ class RunContext:
             seconds=note.seconds if note else 0.0,
             peak_memory=note.peak_memory if note else 0,
             peak_device_memory=note.peak_device_memory if note else 0,
+            threads=note.threads if note else None,
+            other_load=note.other_load if note else None,
         )

@@ -162,6 +162,11 @@ class _Outcome:
     training: Meter
     predicting: Meter
 
+    @property
+    def other_load(self) -> float:
+        """How many cores other processes kept busy while the run trained, or while it predicted."""
+        return max(self.training.other_load, self.predicting.other_load)
+
 
 def _execute(job: _Job) -> Record:
     started = _now()
@@ -208,7 +213,7 @@ def _execute(job: _Job) -> Record:
             test_points=len(job.resolved.data.test),
             points_without_truth=points_without_truth(job.resolved.data.test),
             reported=context.journal.reported,
-            environment=describe_environment(device, threads, job.resolved.code),
+            environment=describe_environment(device, threads, job.resolved.code) | {"other_load": outcome.other_load},
             started=started,
             finished=_now(),
             folder=folder,

@@ -1,7 +1,8 @@
-"""How long something took and how much memory the process held at its peak meanwhile."""
+"""How long something took, how busy the machine was with other work, and how much memory the process held meanwhile."""
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import time
@@ -13,6 +14,8 @@ import psutil
 from xcbench.runner.gpus import peak_device_memory, start_of_peak
 
 _SAMPLE_SECONDS = 0.02
+_SHORTEST_SECONDS = 0.5
+"""The system counts busy time in hundredths of a second, too coarse for the load within a shorter time."""
 
 _enclosing: ContextVar[Meter | None] = ContextVar("enclosing", default=None)
 """The innermost meter that is running."""
@@ -20,6 +23,9 @@ _enclosing: ContextVar[Meter | None] = ContextVar("enclosing", default=None)
 
 class Meter:
     """Measures the block under `with`: `seconds`, `peak_memory` in bytes of resident memory, and `peak_device_memory`.
+
+    `other_load` is how many cores other processes kept busy meanwhile, on average. Processes that ended within the
+    block and were waited for are its own.
 
     A thread samples the process. It cannot run while compiled code holds the interpreter, so the operating system's
     own high-water mark decides whenever it rose within the block. What a meter inside the block saw counts too: the
@@ -44,9 +50,11 @@ class Meter:
         self.peak_memory = self._process.memory_info().rss
         self.peak_device_memory = 0
         self.seconds = 0.0
+        self.other_load = 0.0
 
         self._done = threading.Event()
         self._sampler = threading.Thread(target=self._sample, name="xcbench-meter", daemon=True)
+        self._busy_before = _seconds_of_others()
         self._start = time.perf_counter()
         self._sampler.start()
         return self
@@ -58,6 +66,7 @@ class Meter:
         trace: TracebackType | None,
     ) -> None:
         self.seconds = time.perf_counter() - self._start
+        self.other_load = max(0.0, _seconds_of_others() - self._busy_before) / max(self.seconds, _SHORTEST_SECONDS)
         self._done.set()
         self._sampler.join()
 
@@ -80,6 +89,16 @@ class Meter:
 
     def _update_peak(self) -> None:
         self.peak_memory = max(self.peak_memory, self._process.memory_info().rss)
+
+
+def _seconds_of_others() -> float:
+    """Return the CPU time of all processes but this one and those that it has waited for."""
+    whole = psutil.cpu_times()
+    idle = whole.idle + getattr(whole, "iowait", 0.0)
+    # A guest's time is part of the user's.
+    in_guests = getattr(whole, "guest", 0.0) + getattr(whole, "guest_nice", 0.0)
+    own = os.times()
+    return sum(whole) - idle - in_guests - sum(own[:4])
 
 
 def _high_water_mark() -> int:

@@ -22,6 +22,7 @@ from xcbench.errors import DataError
 from xcbench.files import atomic_folder, home, write_json
 from xcbench.plugins.codec import load_values, save_values
 from xcbench.runner.meter import Meter
+from xcbench.threads import thread_count
 
 _log = logging.getLogger(__name__)
 
@@ -49,6 +50,10 @@ class StageNote:
     """The digest of the code that can change what the stage makes; see `runner.source_code`."""
     peak_device_memory: int = 0
     """Of a GPU. Older notes do not have it."""
+    threads: int | None = None
+    """How many it was computed with. Older notes do not have this, nor the next."""
+    other_load: float | None = None
+    """How many cores other processes kept busy meanwhile, on average."""
 
 
 @dataclass(frozen=True)
@@ -171,6 +176,8 @@ class StageCache:
                 created=time.time(),
                 code=code,
                 peak_device_memory=meter.peak_device_memory,
+                threads=thread_count(),
+                other_load=meter.other_load,
             )
             self._write(folder, note, values)
             shutil.rmtree(checkpoints, ignore_errors=True)

@@ -46,6 +46,10 @@ class StageReport:
     peak_memory: int
     peak_device_memory: int = 0
     """Bytes on the GPU; 0 on a CPU, and in older records."""
+    threads: int | None = None
+    """How many it was computed with; not known of older records."""
+    other_load: float | None = None
+    """How many cores other processes kept busy meanwhile, on average; not known of older records."""
 
 
 @dataclass(frozen=True)
