@@ -265,6 +265,7 @@ PREDICTIONS = [
     ("column of lines", "x.txt", "topic1\n", ("--column", "name"), "x.txt: has no column 'name'; found title"),
     ("other output", "x.txt", "topic1\n", ("--output", "y.xlsx"), "y.xlsx: answers are written to a file that ends in"),
     ("output of a folder", "x.txt", "topic1\n", ("--output", "folder.csv"), "folder.csv: expected the name of a file"),
+    ("output over input", "x.csv", "title\na\n", ("--output", "x.csv"), "x.csv: --output is the file of --input"),
     ("output and text", "x.txt", "topic1\n", ("--text", "a"), "--output goes with --input FILE alone"),
     ("no labels asked for", "x.txt", "topic1\n", ("--k", "0"), "k is at least 1, got 0"),
     ("threshold is no number", "x.txt", "topic1\n", ("--threshold", "nan"), "a threshold is a finite number"),

@@ -11,7 +11,7 @@ from tests.data.test_readers import write
 from xcbench.data import TopK
 from xcbench.data.answers import AnswerColumns, Answers, answer_file
 from xcbench.errors import DataError, InputError
-from xcbench.runner.answering import ROWS_AT_ONCE, Question, QuestionTable, answer_table, answers
+from xcbench.runner.answering import ROWS_AT_ONCE, QuestionTable, answer_table, answers
 from xcbench.runner.execute import run
 from xcbench.runner.model import load_model
 from xcbench.runner.spec import RunSpec
@@ -65,9 +65,8 @@ def test_csv_answers_every_row_in_its_order(model, tmp_path):
 
 @pytest.mark.parametrize("rows_at_once", [1, 2, 3, 100])
 def test_parts_make_no_difference(model, rows_at_once):
-    asked = [Question(*row) for row in ROWS]
-    parts = list(answers(model, asked, 3, rows_at_once=rows_at_once))
-    (whole,) = answers(model, asked, 3)
+    parts = list(answers(model, ROWS, 3, rows_at_once=rows_at_once))
+    (whole,) = answers(model, ROWS, 3)
     assert [key for part in parts for key in part.keys] == list(whole.keys)
     assert [note for part in parts for note in part.notes] == list(whole.notes)
     assert np.concatenate([part.predictions.indices for part in parts]).tolist() == whole.predictions.indices.tolist()
@@ -99,7 +98,7 @@ def test_parquet_to_parquet_keeps_the_type_of_ids(model, tmp_path):
 
 
 def test_a_threshold_cuts_scores(model):
-    asked = [Question(1, "topic3 group0"), Question(2, "topic7 group1 word3 word4")]
+    asked = [(1, "topic3 group0"), (2, "topic7 group1 word3 word4")]
     (uncut,) = answers(model, asked, 5)
     threshold = float(uncut.predictions.scores[0, 0])
     (cut,) = answers(model, asked, 5, threshold)
@@ -169,6 +168,17 @@ def read_back(path):
                 scores = [float(row[f"score_{k}"]) for k in (1, 2) if row[f"score_{k}"]]
                 rows.append({"title": row["title"], "labels": labels, "scores": scores, "note": row["note"]})
     return [(row["title"], row["labels"], row["scores"], row["note"]) for row in rows]
+
+
+def test_a_blank_line_of_a_table_is_a_row_without_an_id(model, tmp_path):
+    path = write(tmp_path, {"x.csv": "id,title\n7,topic1 group0\n\n8,topic2 group0\n"}) / "x.csv"
+    answer_table(model, QuestionTable.open(path, None, "id"), tmp_path / "y.csv", 1)
+    rows = read_csv(tmp_path / "y.csv")
+    assert [(row["id"], row["label_1"], row["note"]) for row in rows] == [
+        ("7", "topic1 group0", ""),
+        ("", "", "empty title"),
+        ("8", "topic2 group0", ""),
+    ]
 
 
 def test_columns_that_would_be_there_twice(model, tmp_path):

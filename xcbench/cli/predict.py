@@ -112,14 +112,13 @@ def _check_options(
         return
     if text or as_json:
         raise InputError("--output goes with --input FILE alone, without --text and --json")
+    if input_ is not None and output.resolve() == input_.resolve():
+        raise InputError(f"{output}: --output is the file of --input, which would be lost; name another one")
     check_answer_path(output)
 
 
 def _questions(text: tuple[str, ...], table: "QuestionTable | None") -> Iterator["Question"]:
-    from xcbench.runner.answering import Question
-
-    for number, title in enumerate(text, 1):
-        yield Question(number, title)
+    yield from enumerate(text, 1)
     if table is not None:
         yield from table
 
@@ -186,7 +185,6 @@ def _answer_text(answer: dict[str, Any]) -> str:
     if answer["note"]:
         lines.append(f"note: {answer['note']}")
     if not answer["labels"]:
-        lines.append("no label found")
         return "\n".join(lines)
 
     rows = []

@@ -115,23 +115,25 @@ class CsvAnswers(AnswerFile):
 
     def write(self, answers: Answers) -> None:
         """Append some answers."""
-        cells = np.full((len(answers), 2 * self.columns.k + 3), "", object)
-        cells[:, 0] = [self._field(str(key)) for key in answers.keys]
-        cells[:, 1] = [self._field(title) for title in answers.titles]
         # Label -1, an unused place, has the last name, which is empty.
-        cells[:, 2:-1:2] = self.label_names[answers.predictions.indices]
-        cells[:, 3:-1:2] = _score_texts(answers.predictions)
-        cells[:, -1] = answers.notes
+        names = self.label_names[answers.predictions.indices]
+        scores = _score_texts(answers.predictions)
 
-        # One flat list: a list per row would keep Python's garbage collector busy.
-        flat = cells.ravel().tolist()
-        width = cells.shape[1]
-        rows = (flat[start : start + width] for start in range(0, len(flat), width))
-        self.file.writelines([f"{self.separator.join(row)}\n" for row in rows])
+        columns = [list(map(self._key, answers.keys)), list(map(self._field, answers.titles))]
+        for place in range(self.columns.k):
+            columns += [names[:, place].tolist(), scores[:, place].tolist()]
+        columns.append([f"{note}\n" for note in answers.notes])
+        self.file.writelines(map(self.separator.join, zip(*columns, strict=True)))
 
     def close(self) -> None:
         """Finish the file."""
         self.file.close()
+
+    def _key(self, key: Any) -> str:
+        """Return an id as a field; a row without one has an empty field."""
+        if key is None:
+            return ""
+        return self._field(str(key))
 
     def _field(self, text: str) -> str:
         """Return a text as a field of CSV (RFC 4180)."""

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from tqdm import tqdm
@@ -20,21 +20,19 @@ from xcbench.data.answers import AnswerColumns, Answers, answer_file
 from xcbench.data.readers.table_files import Table, open_titles
 from xcbench.errors import DataError, InputError
 from xcbench.runner.model import Model
+from xcbench.train.progress import LINE_EVERY
 
 _log = logging.getLogger(__name__)
 
 ROWS_AT_ONCE = 1 << 14
 """So many rows are read, answered and written together."""
 EMPTY_TITLE = "empty title"
+NO_LABEL = "no label found"
 UNKNOWN_WORDS = "no known word"
 
 
-class Question(NamedTuple):
-    """A row that asks for labels."""
-
-    key: Any
-    """Its id, or its number from 1."""
-    title: str
+Question = tuple[Any, str]
+"""A row that asks for labels: its id, or its number from 1, and its title."""
 
 
 def check_request(k: int, threshold: float | None) -> None:
@@ -91,7 +89,7 @@ class QuestionTable:
             key = count
             if self.id_column is not None:
                 key = values[1]
-            yield Question(key, self.table.text(values[0], number, self.column))
+            yield key, self.table.text(values[0], number, self.column)
 
 
 def answers(
@@ -157,6 +155,7 @@ def answer_table(
     k = min(k, model.label_count)
     columns = AnswerColumns(asked.id_column or "row", asked.column, k, _label_names(model))
     start = time.monotonic()
+    last_line = start
     noted = 0
     rows = 0
     with answer_file(output, columns) as file, _bar(asked.table) as bar:
@@ -165,6 +164,9 @@ def answer_table(
             rows += len(part)
             noted += sum(map(bool, part.notes))
             bar.update(len(part))
+            if bar.disable and time.monotonic() - last_line > LINE_EVERY:
+                last_line = time.monotonic()
+                _log.info("%d rows answered", rows)
         if rows == 0:
             raise DataError("nothing to predict: holds no rows", asked.table.path)
 
@@ -188,9 +190,11 @@ def _answer(model: Model, titles: list[str], k: int, threshold: float | None) ->
     )
 
     notes = np.full(len(titles), "", object)
+    has_no_label = (kept.indices < 0).all(axis=1)
+    notes[has_no_label] = NO_LABEL
     if threshold is not None:
-        is_below = (kept.indices < 0).all(axis=1) & (predictions.indices >= 0).any(axis=1)
-        notes[is_below] = f"no label reaches {threshold:g}"
+        has_lower_ones = (predictions.indices >= 0).any(axis=1)
+        notes[has_no_label & has_lower_ones] = f"no label reaches {threshold:g}"
     if model.encoder is not None:
         notes[np.diff(X.indptr) == 0] = UNKNOWN_WORDS
     notes[is_empty] = EMPTY_TITLE

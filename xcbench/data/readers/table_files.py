@@ -159,7 +159,7 @@ class ParquetTable(Table):
                 for row in zip(*values, strict=True):
                     number += 1
                     yield number, row
-        except OSError as error:
+        except (OSError, ValueError) as error:  # pyarrow raises both kinds
             raise DataError(f"damaged behind row {number}: {error}", self.path) from None
 
     def expected_rows(self) -> int:

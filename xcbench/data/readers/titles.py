@@ -137,14 +137,11 @@ def utf8_text(path: Path) -> str:
 
 def utf8_lines(path: Path) -> Iterator[str]:
     """Yield the lines of a file with their ends, without the byte order mark. Memory does not grow with the file."""
-    with path.open("rb") as file:
-        for number, raw in enumerate(file, 1):
-            if number == 1:
-                raw = raw.removeprefix(_BOM)
-            try:
-                yield raw.decode("utf-8")
-            except UnicodeDecodeError:
-                raise _not_utf8(path, number, raw) from None
+    try:
+        with path.open(encoding="utf-8-sig", newline="\n") as file:
+            yield from file
+    except UnicodeDecodeError:
+        raise _first_not_utf8(path) from None
 
 
 def count_newlines(path: Path) -> int:
@@ -286,6 +283,15 @@ def _as_array(values: array[Any], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     if not values:
         return np.zeros(0, dtype)  # numpy refuses an empty buffer
     return np.frombuffer(values, values.typecode).astype(dtype, copy=False)
+
+
+def _first_not_utf8(path: Path) -> DataError:
+    """Return the error for the first line that is not UTF-8; reading in blocks only tells that there is one."""
+    try:
+        utf8_text(path)
+    except DataError as error:
+        return error
+    return DataError("expected UTF-8 text; the file was changed while it was read", path)
 
 
 def _not_utf8(path: Path, line: int, start: bytes) -> DataError:
