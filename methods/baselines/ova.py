@@ -138,6 +138,7 @@ def classifiers(work: StageWork[OvaConfig]) -> Values:
     encoder = encoder_of(c.encoder, work[texts], work.data.train)
     module = encoder.start(work.seed)
     labels = free_labels(learnable(work.data.train).Y, encoder.dim, work.data.label_count, c.label_start)
+    assert labels.bias is not None
     task = RankAll(module, labels, c.reduction)
     groups = with_encoder_groups(c.training, task, c.encoder)
     train(task, points_of(encoder, work.data.train), groups, work, "classifiers")

@@ -5,22 +5,19 @@ from __future__ import annotations
 import itertools
 import logging
 import math
-import sys
-import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tqdm import tqdm
 
 from xcbench.data import TopK
 from xcbench.data.answers import AnswerColumns, Answers, answer_file
 from xcbench.data.readers.table_files import Table, open_titles
 from xcbench.errors import DataError, InputError
+from xcbench.progress import Counter
 from xcbench.runner.model import Model
-from xcbench.train.progress import LINE_EVERY
 
 _log = logging.getLogger(__name__)
 
@@ -154,25 +151,25 @@ def answer_table(
     """
     k = min(k, model.label_count)
     columns = AnswerColumns(asked.id_column or "row", asked.column, k, _label_names(model))
-    start = time.monotonic()
-    last_line = start
     noted = 0
-    rows = 0
-    with answer_file(output, columns) as file, _bar(asked.table) as bar:
+    with (
+        answer_file(output, columns) as file,
+        Counter("predict", asked.table.expected_rows(), _log.info) as counter,
+    ):
         for part in answers(model, asked, k, threshold):
             file.write(part)
-            rows += len(part)
             noted += sum(map(bool, part.notes))
-            bar.update(len(part))
-            if bar.disable and time.monotonic() - last_line > LINE_EVERY:
-                last_line = time.monotonic()
-                _log.info("%d rows answered", rows)
-        if rows == 0:
+            counter.advance(len(part))
+        if counter.done == 0:
             raise DataError("nothing to predict: holds no rows", asked.table.path)
 
-    seconds = time.monotonic() - start
-    _log.info("answered in %.1f s, %.0f rows per second; rows with a note: %d", seconds, rows / seconds, noted)
-    return rows
+    _log.info(
+        "answered in %.1f s, %.0f rows per second; rows with a note: %d",
+        counter.seconds,
+        counter.per_second,
+        noted,
+    )
+    return counter.done
 
 
 def _answer(model: Model, titles: list[str], k: int, threshold: float | None) -> tuple[TopK, list[str]]:
@@ -209,14 +206,3 @@ def _label_names(model: Model) -> np.ndarray[Any, np.dtype[np.object_]]:
     else:
         names[:] = [str(label) for label in range(model.label_count)]
     return names
-
-
-def _bar(table: Table) -> tqdm[Any]:
-    return tqdm(
-        total=table.expected_rows(),
-        desc="predict",
-        unit=" rows",
-        leave=False,
-        dynamic_ncols=True,
-        disable=not sys.stderr.isatty(),
-    )
