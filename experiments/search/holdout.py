@@ -1,13 +1,12 @@
 """A slice of the training points that takes the place of the test set."""
 
-import re
 import zlib
 from collections import Counter
 
 import numpy as np
 
 from xcbench.data import Dataset
-from xcbench.data.holdout import hold_out
+from xcbench.data.holdout import family_of, hold_out
 from xcbench.errors import InputError
 
 PARTS = 1000  # families are spread over so many parts; a slice is a range of them
@@ -33,7 +32,7 @@ def held_out(data: Dataset, share: float = 0.2, fold: int = 0) -> Dataset:
     if data.train.titles is None:
         raise InputError(f"dataset {data.name!r} has no titles to tell siblings by")
 
-    families = [_family(title) for title in data.train.titles]
+    families = [family_of(title) for title in data.train.titles]
     size = Counter(families)
     is_small = np.array([size[family] <= 0.01 * len(families) for family in families])
     part = np.array([zlib.crc32(family.encode()) % PARTS for family in families])
@@ -41,9 +40,3 @@ def held_out(data: Dataset, share: float = 0.2, fold: int = 0) -> Dataset:
     first = round(PARTS * share * fold)
     in_slice = (part - first) % PARTS < PARTS * share
     return hold_out(data, np.flatnonzero(is_small & in_slice))
-
-
-def _family(title: str) -> str:
-    """The beginning of a title: `python3-numpy` of `python3-numpy-dev: headers`."""
-    name = re.split(r"[:,]", title, maxsplit=1)[0]
-    return "-".join(name.split("-")[:2])

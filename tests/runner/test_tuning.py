@@ -10,7 +10,7 @@ pytest.importorskip("optuna")
 
 from tests.cli.test_run import call, one_line, toy
 from xcbench.data import TextColumn
-from xcbench.data.holdout import random_slice
+from xcbench.data.holdout import training_slice
 from xcbench.errors import XCBenchError
 from xcbench.evaluation import evaluate
 from xcbench.plugins import Choice, IntRange, LogIntRange, LogRange, Range, registry
@@ -41,7 +41,7 @@ def test_the_best_trial_is_one_of_the_records_and_no_worse_than_the_start(home):
     assert search.best.value == max(trial.value for trial in search.trials)
     assert len({str(trial.settings) for trial in search.trials}) > 3
 
-    data = random_slice(toy_dataset(), 0.2, 0)
+    data = training_slice(toy_dataset(), 0.2, 0)
     for trial in search.trials:
         record = Store(search.folder / "runs").find(trial.run)
         assert evaluate(record.predictions(), data, ["P@3"]).values()["P@3"] == trial.value

@@ -1,6 +1,7 @@
 """Held-out training points in the place of the test points: for choosing a setting or learning a calibration."""
 
 import dataclasses
+import re
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,15 @@ from xcbench.data.dataset import Dataset
 from xcbench.data.points import take_points
 from xcbench.errors import InputError
 
+_LARGE_FAMILY = 0.01
+"""Families of more than this share of the points are held out last: one of them would decide everything."""
 
-def random_slice(data: Dataset, share: float, seed: int) -> Dataset:
+
+def training_slice(data: Dataset, share: float, seed: int) -> Dataset:
     """Return a dataset that is tested on a random share of the training points and trained on the others.
+
+    Points whose titles begin alike stay on the same side: a sibling among the training points would make a model look
+    surer of a point than it is of a new one.
 
     Parameters
     ----------
@@ -27,11 +34,34 @@ def random_slice(data: Dataset, share: float, seed: int) -> Dataset:
     if not 0 < share < 1:
         raise InputError(f"the held-out share lies between 0 and 1, got {share}")
     points = len(data.train)
-    count = round(points * share)
-    if not 0 < count < points:
+    if not 0 < round(points * share) < points:
         raise InputError(f"{points} training points are too few to hold out a share of {share:g}")
-    order = np.random.default_rng(seed).permutation(points)
-    return hold_out(data, np.sort(order[:count]))
+
+    family, sizes = np.unique(_families(data), return_inverse=True, return_counts=True)[1:]
+    if len(sizes) == 1:
+        raise InputError("all training titles begin alike, so none of them can be held out")
+    order = np.random.default_rng(seed).permutation(len(sizes))
+    is_large = sizes[order] > max(1, _LARGE_FAMILY * points)
+    order = order[np.argsort(is_large, kind="stable")]
+    held_before = np.cumsum(sizes[order]) - sizes[order]
+    drawn = min(int(np.sum(held_before < round(points * share))), len(sizes) - 1)
+
+    is_held_out = np.zeros(len(sizes), bool)
+    is_held_out[order[:drawn]] = True
+    return hold_out(data, np.flatnonzero(is_held_out[family]))
+
+
+def family_of(title: str) -> str:
+    """Return the beginning of a title: `python3-numpy` of `python3-numpy-dev: headers`."""
+    name = re.split(r"[:,]", title, maxsplit=1)[0]
+    return "-".join(name.split("-")[:2])
+
+
+def _families(data: Dataset) -> npt.NDArray[Any]:
+    """Return what each training point shares with its siblings; its number where it has no title."""
+    if data.train.titles is None:
+        return np.arange(len(data.train))
+    return np.array([family_of(title) for title in data.train.titles])
 
 
 def hold_out(data: Dataset, rows: npt.NDArray[np.int64]) -> Dataset:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from xcbench.data import Dataset
-from xcbench.data.holdout import random_slice
+from xcbench.data.holdout import training_slice
 from xcbench.errors import DataError, InputError
 from xcbench.evaluation import Goal, Thresholds, Truth, choose_thresholds, evaluate_decisions
 from xcbench.files import atomic_folder
@@ -143,6 +143,6 @@ def _resolved_again(record: Record, data: Dataset | None) -> ResolvedRun:
 
 def _divided(resolved: ResolvedRun, share: float) -> ResolvedRun:
     """Return the run on the training points alone, some of them in the place of the test points."""
-    data = random_slice(resolved.data, share, resolved.spec.seed)
+    data = training_slice(resolved.data, share, resolved.spec.seed)
     _log.info("training again on %d points, with %d held out", len(data.train), len(data.test))
     return resolve(resolved.spec, data)

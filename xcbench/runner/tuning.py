@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xcbench.data import Dataset
-from xcbench.data.holdout import random_slice
+from xcbench.data.holdout import training_slice
 from xcbench.disk import locked, readable_disk_errors
 from xcbench.errors import InputError, XCBenchError
 from xcbench.evaluation import parse_metric
@@ -126,7 +126,7 @@ def tune(
     ranges = _ranges(whole)
     # The preset is chosen by the name of the whole dataset; the slice has another.
     spec = dataclasses.replace(spec, preset=whole.preset or "none")
-    divided = resolve(spec, random_slice(whole.data, share, spec.seed))
+    divided = resolve(spec, training_slice(whole.data, share, spec.seed))
 
     identity = {"run": divided.identity, "ranges": {key: repr(each) for key, each in ranges.items()}, "metric": metric}
     folder = home() / "tuning" / f"{whole.method.name}-{whole.data.name}-{digest(identity, 12)}"
