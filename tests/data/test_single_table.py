@@ -222,14 +222,14 @@ def test_any_change_of_bytes_gives_a_dataset_or_one_line(tmp_path, name, changes
     for place, patch in changes:
         content[place : place + len(patch)] = patch
     path = write(tmp_path / "raw", {name: bytes(content)}) / name
-    error = ""
+    problem = ""
     try:
         raw = read_single_table(path, COLUMNS)
-    except DataError as refusal:
-        error = str(refusal)
-    if error:
-        assert "\n" not in error
-        assert str(path) in error
+    except DataError as error:
+        problem = str(error)
+    if problem:
+        assert "\n" not in problem
+        assert str(path) in problem
     else:
         assert len(raw.train.titles.column) > 0
         assert len(raw.test.titles.column) > 0
