@@ -50,7 +50,7 @@ def interrupt_in_training(command, home):
     while process.poll() is None and not list(home.glob("stages/*.checkpoints/surrogate.safetensors")):
         time.sleep(0.02)
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=60)
+    _, said = process.communicate(timeout=300)
     return process.returncode, said
 
 
@@ -62,10 +62,10 @@ def on_terminal(command):
     os.close(theirs)
     shown = b""
     with contextlib.suppress(OSError):  # how Linux says that the other end is closed
-        while select.select([ours], [], [], 120)[0]:
+        while select.select([ours], [], [], 300)[0]:
             shown += os.read(ours, 65536)
     os.close(ours)
-    output, _ = process.communicate(timeout=60)
+    output, _ = process.communicate(timeout=300)
     assert process.returncode == 0, shown
     return output, re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown.decode("utf-8"))
 
