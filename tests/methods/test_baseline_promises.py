@@ -1,6 +1,7 @@
 """What every baseline promises beyond the contract (tests/runner/test_check.py), asked of each in turn."""
 
 import importlib.metadata
+import json
 import shutil
 import sys
 from pathlib import Path
@@ -8,13 +9,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.methods.problems import csr, gappy, needs, separable, train
+from tests.methods.problems import csr, gappy, needs, quick, separable, train
 from xcbench.cli import main
 from xcbench.data import Dataset, Split
 from xcbench.errors import InputError
 from xcbench.plugins import extras, registry
+from xcbench.plugins.registry import get_method
 from xcbench.runner.execute import run
 from xcbench.runner.spec import RunSpec
+from xcbench.runner.toy import toy_dataset
 
 NAMES = [
     "parabel",
@@ -28,6 +31,7 @@ NAMES = [
     "annexml",
     "siamesexml",
     "glas",
+    "overlap-xmc",
 ]
 baselines = pytest.mark.parametrize("name", [pytest.param(name, marks=needs(name)) for name in NAMES])
 
@@ -140,3 +144,18 @@ def test_predictions_go_down_and_name_no_label_twice(name):
         labels = row[row >= 0]
         assert len(np.unique(labels)) == len(labels)
     assert (found.scores[:, :-1] >= found.scores[:, 1:]).all()
+
+
+@pytest.mark.parametrize("name", ["siamesexml", "glas", "attentionxml", "overlap-xmc", "pfastrexml", "annexml"])
+def test_a_stored_model_answers_a_test_title_as_the_run_did(name, tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("XCBENCH_HOME", str(tmp_path))
+    data = toy_dataset()
+    spec = RunSpec(name, overrides=quick(get_method(name)))
+    record = run(spec, data=data, store=tmp_path / "runs", cache=tmp_path / "stages")
+    expected = record.predictions().indices[0, :3].tolist()
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as end:
+        main(["predict", "--run", str(record.folder), "--text", data.test.titles[0], "--k", "3", "--json"])
+    assert not end.value.code
+    (answer,) = json.loads(capsys.readouterr().out)
+    assert [found["label"] for found in answer["labels"]] == expected
