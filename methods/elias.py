@@ -26,7 +26,6 @@ from torch.nn.functional import logsigmoid
 
 from xcbench.data import Dataset
 from xcbench.data.matrices import binary_targets, unit_rows
-from xcbench.evaluation.bins import mean_by_frequency
 from xcbench.kernels.arrays import Ints, Longs
 from xcbench.kernels.sparse_product import product
 from xcbench.labels import Clustering, balanced_clusters, dense_centroids, sparse_centroids
@@ -44,6 +43,7 @@ from xcbench.train import (
     Schedule,
     Training,
     free_labels,
+    index_memory,
     learnable,
     learnable_rows,
     train,
@@ -54,6 +54,7 @@ from xcbench.train.encoders import (
     EncoderConfig,
     check_encoder,
     encoder_of,
+    parameter_count,
     points_of,
     read_texts,
     with_encoder_groups,
@@ -97,9 +98,9 @@ class IndexConfig:
     clusters: int | None = None
     """C; by default the power of two from which on a cluster has at most 100 labels."""
     beam: int | None = None
-    """How many clusters are explored per point; by default an eighth of them, but 4 to 20."""
+    """How many clusters are explored per point; by default 20, as in the paper."""
     length: int | None = None
-    """K: how many labels a point is ranked against; by default a tenth of them, but 100 to 2000."""
+    """K: how many labels a point is ranked against; by default a quarter of them, but 100 to 2000."""
     alpha: float = 10.0
     beta: float | None = None
     """By default L / C."""
@@ -120,11 +121,11 @@ class IndexConfig:
 
     def explored(self, L: int) -> int:
         """The beam."""
-        return self.beam or min(20, max(4, self.cluster_count(L) // 8))
+        return min(self.beam or 20, self.cluster_count(L))
 
     def listed(self, L: int) -> int:
         """K."""
-        return min(L, self.length or min(2000, max(100, L // 10)))
+        return min(L, self.length or min(2000, max(100, L // 4)))
 
     def edge_scale(self, L: int) -> float:
         """Beta."""
@@ -330,17 +331,15 @@ def stage2(work: StageWork[EliasConfig]) -> Values:
         index.clusters.bias.copy_(torch.from_numpy(found.bias))
     task = EliasTask(module, index, _label_classifiers(work), c.learnt_weight)
     _train(task, c.learnt, work)
-    return {**_trained(task, work), **_figures(task.index)}
+    return {**_trained(task, work), "edge_weights": _edge_weights(task.index)}
 
 
-def _figures(index: LearnedIndex) -> Values:
-    """Figure 3: the mean weight of a cluster's heaviest edge, of its second and so on. And the clusters per label."""
+def _edge_weights(index: LearnedIndex) -> Values:
+    """Figure 3: the mean weight of a cluster's heaviest edge, of its second and so on."""
     weights = np.zeros(index.is_edge.shape, np.float32)
     weights[index.is_edge.cpu().numpy()] = as_array(index.edge_weights())
     heaviest_first = -np.sort(-weights, axis=1)
-    curve = {"x": list(range(1, weights.shape[1] + 1)), "y": heaviest_first.mean(axis=0).tolist()}
-    clusters_per_label = np.bincount(index.labels, minlength=len(index.parents))
-    return {"edge_weights": curve, "clusters_per_label": {"clusters": clusters_per_label}}
+    return {"x": list(range(1, weights.shape[1] + 1)), "y": heaviest_first.mean(axis=0).tolist()}
 
 
 def _index(
@@ -379,7 +378,7 @@ def _trained(task: EliasTask, work: StageWork[EliasConfig]) -> Values:
     }
 
 
-# The settings of the paper, and those with which the authors' code was run on our data (docs/elias.md).
+# The settings of the paper, and those with which the authors' code was run on our data (docs/methods/elias.md).
 
 
 def _paper(model: str, length: int, fixed: GroupedTraining, learnt: GroupedTraining) -> dict[str, Any]:
@@ -462,7 +461,6 @@ class Elias(Method[EliasConfig]):
         "sampled": Ablation("ELIAS, clusters drawn as in the authors' code", {"exploration": "sampled"}),
         "noshortlistloss": Ablation("ELIAS without the loss of the shortlist", {"fixed_weight": 0, "learnt_weight": 0}),
     }
-
     presets: ClassVar[Mapping[str, Patch]] = PRESETS
 
     def reads_titles(self) -> bool:
@@ -481,9 +479,24 @@ class Elias(Method[EliasConfig]):
             run.report("unreachable_labels", run.stage(adjacency, data)["unreachable"])
             model = run.stage(stage2, data)
             run.report("edge_weights", model["edge_weights"])
-            run.report("clusters_per_label", mean_by_frequency(model["clusters_per_label"], data.label_frequency, 10))
         encoder = encoder_of(c.encoder, known, data.train)
         ranker = ShortlistPredictor.of(
             unpack(model["index"]), c.index.listed(data.label_count), model["W"], model["bias"]
         )
         return predictor_of(encoder.fixed(encoder.restore(model["encoder"])), ranker)
+
+    def estimate_memory(self, data: Dataset) -> int | None:
+        """The need of stage 2, in which each cluster has most edges; not known for a transformer."""
+        c = self.config
+        L = data.label_count
+        encoder_parameters = parameter_count(c.encoder, data)
+        if encoder_parameters is None:
+            return None
+        return index_memory(
+            data,
+            c.encoder.dim,
+            encoder_parameters,
+            index_parameters=c.index.cluster_count(L) * (c.encoder.dim + c.index.edges_per_cluster(L)),
+            pairs=c.index.listed(L),
+            batch_size=c.learnt.batch_size,
+        )

@@ -6,7 +6,7 @@ per step that grows with the number of labels.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
@@ -22,12 +22,23 @@ from xcbench.shortlist import ExactShortlister, exact_topk
 from xcbench.shortlist.beam import sigmoid
 from xcbench.shortlist.predictors import ExactPredictor, FixedEncoder, TitleEncoder, TitlePredictor, as_array
 from xcbench.shortlist.predictors.cascade import predict_in_parts
-from xcbench.train import Group, GroupedTraining, LabelStart, RankAll, Schedule, free_labels, learnable, train
+from xcbench.train import (
+    Group,
+    GroupedTraining,
+    LabelStart,
+    RankAll,
+    Schedule,
+    free_labels,
+    index_memory,
+    learnable,
+    train,
+)
 from xcbench.train.encoders import (
     TEXT_SETTINGS,
     EncoderConfig,
     check_encoder,
     encoder_of,
+    parameter_count,
     points_of,
     read_texts,
     with_encoder_groups,
@@ -76,6 +87,10 @@ class OvaPredictor(SavedByArguments, Predictor):
         encoder = FixedEncoder(**self.encoder)
         return predict_in_parts(X, lambda part: _likeliest(exact_topk(encoder(part), self.W, k, self.bias)))
 
+    def vectors(self, X: sp.csr_array, titles: Sequence[str] | None = None) -> Floats:
+        """The vectors that classifiers see."""
+        return FixedEncoder(**self.encoder)(X)
+
     @classmethod
     def load(cls, folder: Path) -> OvaPredictor | TitlePredictor:  # type: ignore[override]
         """What `save` wrote, here or in a `TitlePredictor`."""
@@ -97,6 +112,9 @@ class OvaOnDevice:
         self.W = torch.from_numpy(source.W).to(device)
         self.bias = source.bias
         self.save = source.save
+
+    def vectors(self, X: sp.csr_array, titles: Sequence[str] | None = None) -> Floats:
+        return self.encoder(X)
 
     def predict(self, X: sp.csr_array, k: int) -> TopK:
         return predict_in_parts(X, lambda part: _likeliest(exact_topk(self.encoder(part), self.W, k, self.bias)))
@@ -120,6 +138,7 @@ def classifiers(work: StageWork[OvaConfig]) -> Values:
     encoder = encoder_of(c.encoder, work[texts], work.data.train)
     module = encoder.start(work.seed)
     labels = free_labels(learnable(work.data.train).Y, encoder.dim, work.data.label_count, c.label_start)
+    assert labels.bias is not None
     task = RankAll(module, labels, c.reduction)
     groups = with_encoder_groups(c.training, task, c.encoder)
     train(task, points_of(encoder, work.data.train), groups, work, "classifiers")
@@ -149,7 +168,7 @@ PRESETS: Mapping[str, Patch] = {
         "training": _training(10, 0, 1e-4, 1e-2, batch_size=32),
     },
 }
-"""The paper's settings, and those with which the authors' code was run on our data (docs/elias.md)."""
+"""The paper's settings, and those with which the authors' code was run on our data (docs/methods/elias.md)."""
 
 
 @register_method("ova")
@@ -177,3 +196,18 @@ class Ova(Method[OvaConfig]):
         if isinstance(found, TitleEncoder):
             return TitlePredictor(found, ExactPredictor(ExactShortlister.of(model["W"], model["bias"])))
         return OvaPredictor(vars(found), model["W"], model["bias"])
+
+    def estimate_memory(self, data: Dataset) -> int | None:
+        """Not known for a transformer."""
+        c = self.config
+        encoder_parameters = parameter_count(c.encoder, data)
+        if encoder_parameters is None:
+            return None
+        return index_memory(
+            data,
+            c.encoder.dim,
+            encoder_parameters,
+            index_parameters=0,
+            pairs=data.label_count,
+            batch_size=c.training.batch_size,
+        )

@@ -170,12 +170,12 @@ class Evidence:
     def of(cls, data: Dataset, sparse: SparseRanker, run: Run, first: Ranking) -> Evidence:
         """Learn from training points, and from what the method `first` predicts for them."""
         examples, power = sparse.examples(data, run, first)
-        W = sparse.classifiers(data.train.X, data.Z, examples, run)
+        ranker = sparse.rescorer(data, examples, power, run, first)
         centroids = sparse_centroids(binary_targets(data.train.Y), data.train.X)
         share = (data.label_frequency + 1) / max(len(data.train), 1)
         spelling = Spelling.of(data, sparse, examples, run)
         return cls(
-            ranker=SparseRescorer(W, power),
+            ranker=ranker,
             Z=data.Z,
             C=unit_rows(centroids),
             frequency=np.log(share).astype(np.float32),
@@ -189,6 +189,9 @@ class Evidence:
     def features(self, predictions: TopK, X: sp.csr_array, titles: Sequence[str] | None) -> PairFeatures:
         """The features of predicted labels by name, before they are cut to size."""
         labels = predictions.indices
+        words = X
+        if self.ranker.reads_vectors:
+            words = X[:, : self.C.shape[1]]
         log_score = _log(np.where(labels >= 0, predictions.scores, 0))
         margin = self.ranker.margins(predictions, X)
         log_ranker_score = _log(self.ranker.scores(predictions, margin))
@@ -196,7 +199,7 @@ class Evidence:
         zeros = np.zeros_like(log_score)
         text_cosine = zeros
         if self._text_weights is not None:
-            text_cosine = self._text_weights.margins(X, labels)
+            text_cosine = self._text_weights.margins(words, labels)
         spelling_margin = zeros
         spelling_cosine = zeros
         beginning_cosine = zeros
@@ -212,9 +215,9 @@ class Evidence:
             log_ranker_score_behind_best=_behind_best(log_ranker_score),
             ranker_place=_places(log_ranker_score),
             text_cosine=text_cosine,
-            centroid_cosine=self._centroid_weights.margins(X, labels),
+            centroid_cosine=self._centroid_weights.margins(words, labels),
             label_frequency=self.frequency[labels],
-            point_words=np.diff(X.indptr)[:, None],
+            point_words=np.diff(words.indptr)[:, None],
             label_words=self._label_words[labels],
             spelling_margin=spelling_margin,
             spelling_cosine=spelling_cosine,
@@ -249,6 +252,7 @@ class Evidence:
         values = {
             "W": self.ranker.W,
             "power": self.ranker.power,
+            "reads_vectors": self.ranker.reads_vectors,
             "Z": self.Z,
             "C": self.C,
             "frequency": self.frequency,
@@ -266,7 +270,7 @@ class Evidence:
                 first_words=_read_encoder(folder / "first_words.json"),
                 **values["spelling"],
             )
-        ranker = SparseRescorer(values["W"], values["power"])
+        ranker = SparseRescorer(values["W"], values["power"], values.get("reads_vectors", False))
         return cls(ranker, values["Z"], values["C"], values["frequency"], spelling)
 
 

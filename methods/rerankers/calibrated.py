@@ -10,13 +10,13 @@ these how to rank the labels that are listed for them:
 where t_l marks the true labels, and rare ones weigh more. The network then ranks what the method trained on all points
 lists. From the authors are the held-out points, and as evidence the two scores and the label's frequency; they fit a
 decision tree to single pairs. Ours are the network, which compares the labels of a list with each other, the further
-evidence, and the second training: the authors' method never sees the held-out points.
+evidence, and the second training: the authors' method never sees the held-out points. Their tree is `tree-calibrated`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -26,9 +26,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor, nn
 
-from xcbench.data import Dataset, TextColumn, TopK
-from xcbench.data.holdout import hold_out
-from xcbench.data.matrices import binary_targets
+from xcbench.data import Dataset, TopK
 from xcbench.errors import DataError
 from xcbench.evaluation import inverse_propensity
 from xcbench.kernels.arrays import Floats
@@ -37,12 +35,10 @@ from xcbench.plugins.stages import derive_seed
 from xcbench.shortlist.predictors import rank_shortlist
 
 from ._evidence import Evidence
+from ._held_out import MIN_HELD_OUT, POINTS_AT_A_TIME, HeldOutLists, HoldOutConfig, blocks, part_of
 from .sparse import LABELS_LISTED, SparseRanker, SparseRankerConfig
 
 EVIDENCE_FOLDER = "evidence"
-MIN_HELD_OUT = 500
-"""Fewer held-out points teach a network nothing that can be relied on: the sparse ranker then ranks alone."""
-POINTS_AT_A_TIME = 1 << 12
 LISTS_PER_STEP = 64
 """In training."""
 LISTS_IN_CACHE = 128
@@ -50,12 +46,9 @@ LISTS_IN_CACHE = 128
 
 
 @dataclass(frozen=True)
-class CalibratedConfig:
-    """`rare` and the evidence were chosen on slices of train (docs/rerankers.md), the rest at once."""
+class CalibratedConfig(HoldOutConfig):
+    """`rare` and the evidence were chosen on slices of train (docs/methods/rerankers.md), the rest at once."""
 
-    share: float = 0.2
-    """The share of training points held out for calibration; but at most `most` points."""
-    most: int = 5000
     rare: float = 0.5
     """A true label weighs as much as its inverse propensity to this power: 0 aims at P@k, 1 at PSP@k."""
     networks: int = 3
@@ -66,11 +59,10 @@ class CalibratedConfig:
     sparse: SparseRankerConfig = field(default_factory=SparseRankerConfig)
 
     def __post_init__(self) -> None:
-        if not 0 < self.share < 1:
-            raise ValueError(f"share is greater than 0 and less than 1, got {self.share}")
-        sizes = (self.most, self.networks, self.hidden, self.epochs)
+        super().__post_init__()
+        sizes = (self.networks, self.hidden, self.epochs)
         if min(sizes) < 1 or self.lr <= 0 or self.rare < 0:
-            raise ValueError("most, networks, hidden, epochs are at least 1, lr is positive, rare not negative")
+            raise ValueError("networks, hidden, epochs are at least 1, lr is positive, rare not negative")
 
 
 class Network(nn.Module):
@@ -115,15 +107,19 @@ class CalibratedRescorer(Rescorer):
         self.evidence = evidence
         self.network = network
 
+    @property
+    def reads_vectors(self) -> bool:  # type: ignore[override]
+        return self.evidence.ranker.reads_vectors
+
     @torch.no_grad()
     def rescore(self, predictions: TopK, X: sp.csr_array, titles: Sequence[str] | None = None) -> TopK:
         if self.network is None:
             return self.evidence.ranker.rescore(predictions, X)
 
         scores = np.zeros(predictions.indices.shape, np.float32)
-        for rows in _blocks(len(predictions)):
+        for rows in blocks(len(predictions)):
             part = predictions.rows(rows)
-            features = torch.from_numpy(self.evidence(part, X[rows], _part(titles, rows)))
+            features = torch.from_numpy(self.evidence(part, X[rows], part_of(titles, rows)))
             outputs = [self.network(lists).mean(0) for lists in torch.split(features, LISTS_IN_CACHE)]
             used = torch.from_numpy(part.indices >= 0)
             scores[rows] = _softmax(torch.cat(outputs), used).numpy()
@@ -150,29 +146,6 @@ class CalibratedRescorer(Rescorer):
         return cls(Evidence.load(folder / EVIDENCE_FOLDER), network)
 
 
-@dataclass(frozen=True)
-class HeldOutLists:
-    """The labels that a method lists for points it was not trained on, for points with a true label among them."""
-
-    predictions: TopK
-    X: sp.csr_array
-    titles: TextColumn | None
-    targets: Floats
-    """[n, k]: the weight of each true label; a row adds up to 1."""
-    counted: npt.NDArray[np.bool_]
-    """[n, k]: whether there is a label whose pair with the point counts as true or as false."""
-
-    def __len__(self) -> int:
-        return len(self.predictions)
-
-    def evidence(self, evidence: Evidence) -> Floats:
-        """The features of all pairs [n, k, features]."""
-        parts = [
-            evidence(self.predictions.rows(rows), self.X[rows], _part(self.titles, rows)) for rows in _blocks(len(self))
-        ]
-        return np.concatenate(parts)
-
-
 @register_reranker("calibrated")
 class Calibrated(Reranker[CalibratedConfig]):
     """ELIAS++'s sparse ranker and calibration: the method trained twice, its evidence weighed on held-out points"""
@@ -195,19 +168,16 @@ class Calibrated(Reranker[CalibratedConfig]):
             run.log(f"calibration takes {MIN_HELD_OUT} held-out points or more: the sparse ranker ranks alone")
         return CalibratedRescorer(evidence, network)
 
+    @property
+    def reads_vectors(self) -> bool:
+        return self._ranker.reads_vectors
+
     def retraining_data(self, run: Run) -> Sequence[Dataset]:
-        """The data with some training points as its test points; nothing where these would be too few."""
-        data = run.unaugmented
-        count = self._held_out(data)
-        if count < MIN_HELD_OUT:
-            return ()
-        generator = np.random.default_rng(derive_seed(run.seed, "held out"))
-        held_out = generator.permutation(len(data.train))[:count]
-        return (hold_out(data, held_out),)
+        return self.config.split(run)
 
     def estimate_memory(self, data: Dataset) -> int:
         """The sparse ranker's need, and the evidence of the held-out points, which training cuts batches from."""
-        lists = self._held_out(data) + 2 * POINTS_AT_A_TIME
+        lists = self.config.count(data) + 2 * POINTS_AT_A_TIME
         evidence = 4 * Evidence.COUNT * min(LABELS_LISTED, data.label_count) * lists
         return self._ranker.estimate_memory(data) + evidence
 
@@ -215,50 +185,46 @@ class Calibrated(Reranker[CalibratedConfig]):
     def _ranker(self) -> SparseRanker:
         return SparseRanker(self.config.sparse)
 
-    def _held_out(self, data: Dataset) -> int:
-        """How many training points are held out."""
-        count = round(self.config.share * len(data.train))
-        return min(count, self.config.most)
-
     def _train_network(self, data: Dataset, evidence: Evidence, second: Ranking, run: Run) -> Network:
         """Train on `data.test`: training points that neither the second method nor its evidence has seen."""
         c = self.config
-        lists = self._held_out_lists(data, second, run)
+        lists = HeldOutLists.of(data, second, self.reads_vectors, run)
         torch.manual_seed(derive_seed(run.seed, "calibration"))
         network = Network(Evidence.COUNT, c.hidden, c.networks)
         if len(lists):
-            _train(network, lists, lists.evidence(evidence), c, run)
+            inverse = inverse_propensity(data.label_frequency, len(data.train), data.propensity)
+            _train(network, lists, _evidence_of(lists, evidence), inverse**c.rare, c, run)
         return network
 
-    def _held_out_lists(self, data: Dataset, second: Ranking, run: Run) -> HeldOutLists:
-        points = data.test
-        predictions = second.predict(points.X, min(LABELS_LISTED, data.label_count), points.titles)
-        counted = _counted(predictions, points.filter)
-        is_true = _truth(predictions, binary_targets(points.Y))
-        inverse = inverse_propensity(data.label_frequency, len(data.train), data.propensity)
-        label_weights = inverse**self.config.rare
-        weights = label_weights[predictions.indices].astype(np.float32)
-        targets = is_true * counted * weights
 
-        rows = np.flatnonzero(targets.any(axis=1))
-        targets = targets[rows]
-        run.log(f"calibration: {len(rows):,} of {len(points):,} held-out points list a true label")
-        titles = None
-        if points.titles is not None:
-            titles = points.titles.take(rows)
-        return HeldOutLists(
-            predictions=predictions.rows(rows),
-            X=points.X[rows],
-            titles=titles,
-            targets=targets / targets.sum(axis=1, keepdims=True),
-            counted=counted[rows],
-        )
+def _evidence_of(lists: HeldOutLists, evidence: Evidence) -> Floats:
+    """The features of all pairs [n, k, features]."""
+    parts = [
+        evidence(lists.predictions.rows(rows), lists.X[rows], part_of(lists.titles, rows))
+        for rows in blocks(len(lists))
+    ]
+    return np.concatenate(parts)
 
 
-def _train(network: Network, lists: HeldOutLists, evidence: Floats, c: CalibratedConfig, run: Run) -> None:
+def _targets(lists: HeldOutLists, label_weights: npt.NDArray[np.floating]) -> Floats:
+    """[n, k]: the weight of each true label; a row adds up to 1."""
+    weights = label_weights[lists.predictions.indices].astype(np.float32)
+    targets: Floats = lists.is_true * weights
+    targets /= targets.sum(axis=1, keepdims=True)
+    return targets
+
+
+def _train(
+    network: Network,
+    lists: HeldOutLists,
+    evidence: Floats,
+    label_weights: npt.NDArray[np.floating],
+    c: CalibratedConfig,
+    run: Run,
+) -> None:
     """List-wise: the softmax over each list against its true labels."""
     features = torch.from_numpy(evidence)
-    targets = torch.from_numpy(lists.targets)
+    targets = torch.from_numpy(_targets(lists, label_weights))
     counted = torch.from_numpy(lists.counted)
     network.fit_scale(features[counted])
 
@@ -282,40 +248,3 @@ def _softmax(f: Tensor, used: Tensor) -> Tensor:
     """Over the used places of each row; a row without any is zero."""
     masked = f.masked_fill(~used, -torch.inf)
     return torch.softmax(masked, 1).nan_to_num_(0)
-
-
-def _blocks(points: int) -> Iterator[slice]:
-    for start in range(0, points, POINTS_AT_A_TIME):
-        yield slice(start, start + POINTS_AT_A_TIME)
-
-
-def _part(titles: Sequence[str] | None, rows: slice) -> Sequence[str] | None:
-    if titles is None:
-        return None
-    return titles[rows]
-
-
-def _truth(predictions: TopK, Y: sp.csr_array) -> npt.NDArray[np.bool_]:
-    """Whether each predicted label is true."""
-    points = np.repeat(np.arange(Y.shape[0]), np.diff(Y.indptr))
-    return _among(predictions, points, Y.indices, Y.shape[1])
-
-
-def _counted(predictions: TopK, ignored: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-    """Whether a place is used, and its pair is not among those that count neither way."""
-    largest = max(predictions.indices.max(initial=0), ignored[:, 1].max(initial=0))
-    label_count = int(largest) + 1
-    is_ignored = _among(predictions, ignored[:, 0], ignored[:, 1], label_count)
-    return (predictions.indices >= 0) & ~is_ignored
-
-
-def _among(
-    predictions: TopK,
-    points: npt.NDArray[np.integer],
-    labels: npt.NDArray[np.integer],
-    label_count: int,
-) -> npt.NDArray[np.bool_]:
-    """Whether each predicted pair of point and label is one of the pairs given."""
-    predicted = np.arange(len(predictions))[:, None] * label_count + predictions.indices
-    pairs = points.astype(np.int64) * label_count + labels
-    return np.isin(predicted, pairs) & (predictions.indices >= 0)

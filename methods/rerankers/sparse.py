@@ -7,7 +7,8 @@ on the points for which the method itself lists the label, that is, on those whi
 
 where p is the method's own score. This is the authors' code with five differences:
 
-- x has the words alone, since not every method has a vector of a point.
+- x has the words alone by default. The authors put the method's vector of the point behind them, which not every method
+  has; so does `features=words+embedding`.
 - A point's true labels are examples whether the method lists them or not.
 - Pairs of the training filter, of a point that is the label itself, are no examples.
 - A label's title is one more example of it, so that a rare label learns its own name.
@@ -18,8 +19,9 @@ where p is the method's own score. This is the authors' code with five differenc
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 import scipy.sparse as sp
@@ -38,6 +40,7 @@ from xcbench.plugins import (
     SavedByArguments,
     register_reranker,
 )
+from xcbench.plugins.stages import LATER
 from xcbench.shortlist.predictors import rank_shortlist
 
 LABELS_LISTED = 100
@@ -49,8 +52,10 @@ POINTS_AT_A_TIME = 1 << 14
 
 @dataclass(frozen=True)
 class SparseRankerConfig:
-    """The authors' settings, those of PECOS' linear models; `title` and `max_log_drop` were chosen on train slices."""
+    """The authors' settings, those of PECOS' linear models; the rest was chosen on slices of train."""
 
+    features: Literal["words", "words+embedding"] = field(default="words", metadata={LATER: "words"})
+    """What a classifier sees of a point: its words alone, or the method's vector of it, too."""
     C: float = 1.0
     title: float = 0.5
     """Weight of a label's title as an example, where a training point has 1; 0 leaves titles out."""
@@ -70,11 +75,15 @@ class SparseRankerConfig:
 
 
 class SparseRescorer(SavedByArguments, Rescorer):
-    """W [L, V + 1], whose last column weighs a constant that every point has, and the power t of the first scores."""
+    """W [L, V + 1], whose last column weighs a constant that every point has, and the power t of the first scores.
 
-    def __init__(self, W: sp.csr_array, power: float = 1.0) -> None:
+    With `reads_vectors` there are D columns more before the last: the weights of the method's vector of a point.
+    """
+
+    def __init__(self, W: sp.csr_array, power: float = 1.0, reads_vectors: bool = False) -> None:
         self.W = W
         self.power = power
+        self.reads_vectors = reads_vectors
 
     def rescore(self, predictions: TopK, X: sp.csr_array, titles: Sequence[str] | None = None) -> TopK:
         margins = self.margins(predictions, X)
@@ -115,8 +124,29 @@ class SparseRanker(Reranker[SparseRankerConfig]):
         # Points that an augmentation added are no examples: titles are some anyway, with a weight of their own.
         original = run.unaugmented
         examples, power = self.examples(original, run, first)
-        W = self.classifiers(original.train.X, original.Z, examples, run)
-        return SparseRescorer(W, power)
+        return self.rescorer(original, examples, power, run, first)
+
+    @property
+    def reads_vectors(self) -> bool:
+        return self.config.features == "words+embedding"
+
+    def rescorer(
+        self,
+        data: Dataset,
+        examples: sp.csr_array,
+        power: float,
+        run: Run,
+        first: Ranking,
+    ) -> SparseRescorer:
+        """The ranker of these examples, in the features that it reads."""
+        X = data.train.X
+        Z = data.Z
+        if self.reads_vectors:
+            X = first.with_vectors(X, data.train.titles)
+            if Z is not None:
+                Z = first.with_vectors(Z, data.label_titles)
+        W = self.classifiers(X, Z, examples, run)
+        return SparseRescorer(W, power, self.reads_vectors)
 
     def examples(self, data: Dataset, run: Run, first: Ranking) -> tuple[sp.csr_array, float]:
         """The examples of each label, and t.
@@ -182,7 +212,10 @@ class SparseRanker(Reranker[SparseRankerConfig]):
         return W
 
     def estimate_memory(self, data: Dataset) -> int:
-        """Every example three times (as they come, stacked, by label) and those of a block six times, in 8 bytes."""
+        """Every example three times (as they come, stacked, by label) and those of a block six times, in 8 bytes.
+
+        Vectors of points, whose length is not known here, are not counted.
+        """
         points = len(data.train) + data.label_count
         copies = 3 * points + 6 * min(points, POINTS_AT_A_TIME)
         return 8 * min(LABELS_LISTED, data.label_count) * copies

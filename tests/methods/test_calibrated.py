@@ -6,9 +6,10 @@ import json
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from xcbench.methods.rerankers import calibrated
+from xcbench.methods.rerankers import _held_out
 from xcbench.methods.rerankers._evidence import Evidence, PairFeatures, _beginnings
-from xcbench.methods.rerankers.calibrated import CalibratedRescorer, Network, _counted, _truth
+from xcbench.methods.rerankers._held_out import _counted, _truth
+from xcbench.methods.rerankers.calibrated import CalibratedRescorer, Network
 from xcbench.methods.rerankers.sparse import SparseRanker, SparseRankerConfig, SparseRescorer
 
 from tests.methods.problems import csr
@@ -28,7 +29,7 @@ from xcbench.runner.toy import toy_dataset
 
 @pytest.fixture(autouse=True)
 def few_points_are_enough(monkeypatch):
-    monkeypatch.setattr(calibrated, "MIN_HELD_OUT", 1)
+    monkeypatch.setattr(_held_out, "MIN_HELD_OUT", 1)
 
 
 class Guesses:
@@ -265,7 +266,7 @@ def test_its_memory_is_known_beforehand(tmp_path, monkeypatch):
 @pytest.mark.parametrize("points", [2, 20, 200])
 def test_with_few_points_the_sparse_ranker_ranks_alone(points, tmp_path, monkeypatch):
     monkeypatch.setenv("XCBENCH_HOME", str(tmp_path))
-    monkeypatch.setattr(calibrated, "MIN_HELD_OUT", 41)
+    monkeypatch.setattr(_held_out, "MIN_HELD_OUT", 41)
     data = toy_dataset(train=points)
     sparse, record = (run(RunSpec("knn", rerank=rerank), data=data) for rerank in ("sparse", "calibrated"))
     assert np.array_equal(record.predictions().indices, sparse.predictions().indices)

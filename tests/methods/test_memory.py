@@ -1,4 +1,4 @@
-"""What DECAF, ECLARE and Astec say that they will need, before they start, against what they then take."""
+"""What methods of the training loop say that they will need, before they start, against what they then take."""
 
 import subprocess
 import sys
@@ -20,10 +20,15 @@ from xcbench.train import loop
 ROOT = Path(__file__).parents[2]
 MODULES = ("surrogate", "shortlister", "extreme")
 SHORT = {"epochs": 0, "min_steps": 4}
+TRAININGS = {"elias": ("warm_up", "fixed", "learnt"), "ova": ("training",)}
 methods = pytest.mark.parametrize("name", ["decaf", "eclare", "astec"])
+all_methods = pytest.mark.parametrize("name", ["decaf", "eclare", "astec", *TRAININGS])
 
 
 def settings(name, dim):
+    if name in TRAININGS:
+        lengths = {f"{training}.{key}": value for training in TRAININGS[name] for key, value in SHORT.items()}
+        return {"encoder.dim": dim, "encoder.start": "random"} | lengths
     modules = {"astec": ["surrogate", "extreme"]}.get(name, [f"{m}.training" for m in MODULES])
     return {"dim": dim} | {f"{module}.{key}": value for module in modules for key, value in SHORT.items()}
 
@@ -93,7 +98,7 @@ def test_modules_take_on_a_device_what_was_said(name, monkeypatch):
     assert max(took) / 3 < before_any_stage < max(took) * 2
 
 
-@methods
+@all_methods
 @pytest.mark.parametrize("size", [1, 2, 50])
 def test_any_size_can_be_asked(name, size):
     data = toy_dataset(labels=size, train=size, test=1)
@@ -101,7 +106,7 @@ def test_any_size_can_be_asked(name, size):
 
 
 @pytest.mark.slow
-@methods
+@all_methods
 def test_training_takes_what_was_said_within_a_factor_of_two(name):
     """In a process of its own: what other tests have left free would be used again unseen."""
     code = f"from tests.methods.test_memory import measured; print(*measured({name!r}))"

@@ -171,3 +171,62 @@ def test_scores_below_zero_and_other_features_are_refused():
 def test_settings_out_of_range_are_refused(key, value):
     with pytest.raises(InputError, match=key):
         build(get_reranker("sparse").config_type, {key: value})
+
+
+class Vectors(Lists):
+    """The same with vectors of points."""
+
+    def __init__(self, indices, vectors):
+        super().__init__(indices)
+        self.vectors = sp.csr_array(np.array(vectors, np.float32))
+
+    def with_vectors(self, X, titles=None):
+        return sp.csr_array(sp.hstack([X, self.vectors[X.toarray().argmax(axis=1)]], format="csr"))
+
+
+def test_on_words_and_vectors_it_is_liblinear_on_the_same_columns(tmp_path):
+    LinearSVC = pytest.importorskip("sklearn.svm").LinearSVC
+    rng = np.random.default_rng(0)
+    N = 40
+    X = np.eye(N, dtype=np.float32) + sp.random_array((N, N), density=0.1, rng=rng).toarray().astype(np.float32)
+    X[np.arange(N), np.arange(N)] = 2  # Lists finds a point by its largest entry
+    vectors = rng.standard_normal((N, 6)).astype(np.float32)
+    Y = (rng.random((N, 3)) < 0.4).astype(np.float32)
+    points = Split(csr(X), csr(Y))
+    lists = [[0, 1, 2]] * N
+    settings = {"features": "words+embedding", "prune": 0.0, "tolerance": 1e-4, "epochs": 2000}
+    rescorer = fitted(Dataset("dense", points, points), tmp_path, Vectors(lists, vectors), **settings)
+
+    columns = np.hstack([X, vectors, np.ones((N, 1), np.float32)])
+    for label in range(3):
+        svc = LinearSVC(C=1.0, loss="squared_hinge", fit_intercept=False, tol=1e-6, max_iter=100_000)
+        svc.fit(columns, Y[:, label] > 0)
+        np.testing.assert_allclose(rescorer.W.toarray()[label], svc.coef_[0], atol=2e-3)
+    assert rescorer.reads_vectors
+
+
+def test_vectors_of_a_method_reach_the_ranker_and_its_stored_model(tmp_path, monkeypatch):
+    monkeypatch.setenv("XCBENCH_HOME", str(tmp_path))
+    data = toy_dataset()
+    short = {f"{name}.training.{key}": 3 for name in ("surrogate", "shortlister", "extreme") for key in ("min_steps",)}
+    short |= {f"{name}.training.epochs": 1 for name in ("surrogate", "shortlister", "extreme")}
+    spec = RunSpec("decaf", rerank="sparse", overrides={"rerank.sparse.features": "words+embedding", "dim": 16} | short)
+    record = run(spec, data=data)
+    model = load_model(record)
+    wide = model.with_vectors(data.test.X)
+    V = data.feature_count
+    assert model.rescorer.W.shape == (data.label_count, V + 16 + 1)
+    assert (wide[:, :V] != data.test.X).nnz == 0
+    lengths = np.linalg.norm(wide[:, V:].toarray(), axis=1)
+    np.testing.assert_allclose(lengths[lengths > 0], 1, rtol=1e-5)
+    assert lengths.any()
+    stored = record.predictions()
+    np.testing.assert_array_equal(model.predict(data.test.X, stored.k, data.test.titles).indices, stored.indices)
+
+
+def test_a_method_without_vectors_is_refused_in_one_line_that_names_those_with(monkeypatch, tmp_path):
+    monkeypatch.setenv("XCBENCH_HOME", str(tmp_path))
+    spec = RunSpec("knn", rerank="sparse", overrides={"rerank.sparse.features": "words+embedding"})
+    with pytest.raises(InputError, match=r"method 'knn' has no vectors.*decaf.*eclare.*elias.*ova") as error:
+        run(spec, data=toy_dataset())
+    assert "\n" not in str(error.value)

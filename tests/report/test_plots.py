@@ -12,9 +12,10 @@ import pytest
 from tests.report.conftest import METHOD, InProcess
 from xcbench.cli import main
 from xcbench.errors import InputError
-from xcbench.evaluation import Truth, frequency_bins
+from xcbench.evaluation import Truth
 from xcbench.report import plot_style, plots, tables
 from xcbench.report.experiments import Experiment, Figure, Row
+from xcbench.report.frequency import bin_figures
 
 
 def experiment(figure: Figure, *rows: Row, metrics=("P@1",)) -> Experiment:
@@ -42,6 +43,7 @@ ROWS = (
     "figure",
     [
         Figure("bins", "x", "y", bins=4),
+        Figure("bins", "x", "y", bins=4, by_k=True),
         Figure("lines", "x"),
         Figure("measured", "x", "y", quantity="curve"),
         Figure("frequency", "x", "y"),
@@ -50,7 +52,8 @@ ROWS = (
 )
 def test_every_kind_is_drawn(dataset_runs, tmp_path, figure):
     rows = () if figure.kind == "frequency" else ROWS
-    result = drawn(dataset_runs, tmp_path / "f.png", experiment(figure, *rows, metrics=("P@1", "PSP@1")))
+    metrics = ("R@10", "R@1", "R@5") if figure.by_k else ("P@1", "PSP@1")
+    result = drawn(dataset_runs, tmp_path / "f.png", experiment(figure, *rows, metrics=metrics))
     assert result.path == tmp_path / "f.png"
     assert 0.01 < ink(result.path) < 0.6
     expected = {"to come": "no package exists; needs pre-trained BERT weights"}
@@ -70,12 +73,11 @@ def test_bin_contributions_add_up(dataset_runs, toy):
     row = ROWS[1]
     tables.run_missing(experiment(Figure("bins"), row), [dataset_runs], (0,), InProcess())
     records = list(dataset_runs.records(row, (0,)).values())
-    bins = frequency_bins(toy.label_frequency, 5)
-    values, low, high = plots.bin_contributions(records, Truth.of(toy), "P@1", bins, 5)
-    assert values.sum() == pytest.approx(50.0)
-    assert values == pytest.approx(np.full(5, 10.0))  # ten labels, two a bin, all alike
-    assert (low <= values).all()
-    assert (values <= high).all()
+    bins = np.arange(10) // 2
+    found = bin_figures({"fair": records}, Truth.of(toy), "P@1", bins, 5)["fair"]
+    assert found.values == pytest.approx(np.full(5, 10.0))  # of 50; ten labels, two a bin, all alike
+    assert (found.low <= found.values).all()
+    assert (found.values <= found.high).all()
 
 
 def test_nothing_to_draw_is_said(dataset_runs, tmp_path, capsys):

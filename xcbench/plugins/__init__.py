@@ -1,6 +1,6 @@
 """What the author of a method, an augmentation or a reranker imports: contract, config, stages, registry, codec.
 
-docs/writing-a-method.md shows how it is used.
+docs/guides/writing-a-method.md shows how it is used.
 
 May import `data`, and looks through the folder of methods. `runner`, `report`, `cli` and every method may import it.
 """
@@ -19,19 +19,27 @@ from xcbench.plugins.contract import (
     Run,
     TextPredictor,
     Trained,
+    VectorPredictor,
     register_augmentation,
     register_method,
     register_reranker,
 )
+from xcbench.plugins.ranges import AnyRange, Choice, IntRange, LogIntRange, LogRange, Range
 from xcbench.plugins.stages import Stage, StageWork, Values, all_but, settings_of, stage
 
 __all__ = [
     "Ablation",
+    "AnyRange",
     "Augmentation",
+    "Choice",
+    "IntRange",
+    "LogIntRange",
+    "LogRange",
     "Method",
     "NoConfig",
     "Patch",
     "Predictor",
+    "Range",
     "Ranking",
     "Reranker",
     "Rescorer",
@@ -42,6 +50,7 @@ __all__ = [
     "TextPredictor",
     "Trained",
     "Values",
+    "VectorPredictor",
     "all_but",
     "load_values",
     "register_augmentation",

@@ -14,9 +14,12 @@ from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, TypeVar, runtime_checkable
 
+import numpy as np
+import numpy.typing as npt
 import scipy.sparse as sp
 
 from xcbench.data import Dataset, TopK
+from xcbench.plugins.ranges import AnyRange
 from xcbench.plugins.stages import Stage, Values
 
 Patch = Mapping[str, Any]
@@ -89,11 +92,22 @@ class TextPredictor(Protocol):
     def predict_titles(self, titles: Sequence[str], k: int) -> TopK: ...
 
 
+@runtime_checkable
+class VectorPredictor(Protocol):
+    """A predictor that can say which vectors it gives to points: a reranker may read them beside the words."""
+
+    def vectors(self, X: sp.csr_array, titles: Sequence[str] | None = None) -> npt.NDArray[np.float32]:
+        """The vectors [n, D] of the rows of X; `titles` are the same points as text."""
+
+
 class Ranking(Protocol):
     """A trained method with all members of its ensemble: what a reranker reranks."""
 
     def predict(self, X: sp.csr_array, k: int, titles: Sequence[str] | None = None) -> TopK:
         """The k best labels of each row; `titles` are the same points as text, for methods that read words."""
+
+    def with_vectors(self, X: sp.csr_array, titles: Sequence[str] | None = None) -> sp.csr_array:
+        """X with the vector of each point behind its features: of unit length, those of an ensemble side by side."""
 
 
 class Trained(Ranking, Protocol):
@@ -109,6 +123,9 @@ class Trained(Ranking, Protocol):
 
 class Rescorer(ABC):
     """A trained reranker: predictions in, better predictions out. It is saved in one folder like a predictor."""
+
+    reads_vectors: bool = False
+    """Whether X is given to `rescore` as `Ranking.with_vectors` returns it."""
 
     @abstractmethod
     def rescore(self, predictions: TopK, X: sp.csr_array, titles: Sequence[str] | None = None) -> TopK:
@@ -191,6 +208,8 @@ class Method(PlugIn[Config]):
     ablations: ClassVar[Mapping[str, Ablation]] = {}
     presets: ClassVar[Mapping[str, Patch]] = {}
     """Settings per dataset, such as the paper's. The preset named like the dataset of a run is applied by default."""
+    search_space: ClassVar[Mapping[str, AnyRange]] = {}
+    """Config keys and the ranges in which `xcbench tune` searches them."""
     can_ignore_pairs: ClassVar[bool] = False
     """Whether its training ignores the pairs of `data.train.ignored`: they count neither as true nor as false."""
     needs_titles: ClassVar[bool] = False
@@ -240,6 +259,11 @@ class Reranker(PlugIn[Config]):
     """Changes the predictions of any method."""
 
     rescorer_type: ClassVar[type[Rescorer]]
+
+    @property
+    def reads_vectors(self) -> bool:
+        """Whether it asks for the vectors of points. A method without them is then refused at once."""
+        return False
 
     @abstractmethod
     def fit(self, data: Dataset, run: Run, first: Trained) -> Rescorer:

@@ -34,6 +34,10 @@ Values: TypeAlias = Mapping[str, Any]
 IDENTITY = "identity"
 """Key in a config field's metadata: a function from the field's value to what identifies it in a stage's key."""
 
+LATER = "later"
+"""In the metadata of a setting that a plug-in got later: the value at which a run is what it was before, and has the
+same id."""
+
 
 @dataclass(frozen=True)
 class AllBut:
@@ -253,7 +257,13 @@ def _identities(config: Any, prefix: str = "") -> Iterable[tuple[str, Any]]:
 def canonical(value: Any) -> Any:
     """A config or any part of one as plain JSON, equal for equal settings."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: canonical(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        settings = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+        as_before = {
+            field.name
+            for field in dataclasses.fields(value)
+            if LATER in field.metadata and field.metadata[LATER] == settings[field.name]
+        }
+        return {name: canonical(setting) for name, setting in settings.items() if name not in as_before}
     if isinstance(value, Mapping):
         return {str(key): canonical(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

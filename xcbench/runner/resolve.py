@@ -11,7 +11,7 @@ from xcbench.data import Dataset
 from xcbench.errors import InputError, unknown_name
 from xcbench.plugins import registry
 from xcbench.plugins.config import build, compose
-from xcbench.plugins.contract import Augmentation, Method, Patch, PlugIn, Reranker
+from xcbench.plugins.contract import Augmentation, Method, Patch, PlugIn, Reranker, VectorPredictor
 from xcbench.plugins.stages import CORE_VERSION, canonical, digest
 from xcbench.runner.source_code import code_of, source_of
 from xcbench.runner.spec import RunSpec
@@ -100,6 +100,8 @@ def resolve(spec: RunSpec, data: Dataset | None = None) -> ResolvedRun:
     patch = _method_patch(spec, method_type, overrides)
     augmentations = _augmentations(spec, method_type, overrides)
     reranker = _reranker(spec, overrides)
+    if reranker is not None and reranker.reads_vectors:
+        _check_vectors(method_type, reranker)
 
     # Loading comes last, so that a typing error shows at once.
     handed_over = data is not None
@@ -217,6 +219,18 @@ def _reranker(spec: RunSpec, overrides: _Overrides) -> Reranker[Any] | None:
     reranker: Reranker[Any] = _configured(registry.get_reranker(spec.rerank), overrides.rerank, "rerank")
     _refuse_unused(overrides.rerank, "reranker", [reranker.name])
     return reranker
+
+
+def _check_vectors(method: type[Method[Any]], reranker: Reranker[Any]) -> None:
+    """Raise an `InputError` that names the methods with vectors if this one has none."""
+    if issubclass(method.predictor_type, VectorPredictor):
+        return
+    available = [entry for entry in registry.entries("method") if registry.unavailable_reason(entry) is None]
+    methods = [registry.get_method(entry.name) for entry in available]
+    names = [known.name for known in methods if issubclass(known.predictor_type, VectorPredictor)]
+    raise InputError(
+        f"{reranker.name}: method {method.name!r} has no vectors of points to read; these have: {', '.join(names)}"
+    )
 
 
 def _configured(plugin: type[Any], patches: Mapping[str, Patch], kind: str) -> Any:

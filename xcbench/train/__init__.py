@@ -12,7 +12,7 @@ from xcbench.train.groups import Group
 from xcbench.train.kept_weights import Keeping
 from xcbench.train.label_shards import splits_labels
 from xcbench.train.loop import GroupedTraining, Trainable, Training, TrainReport, Work, train
-from xcbench.train.memory import CascadeMemory, cascade_memory, estimate_memory
+from xcbench.train.memory import CascadeMemory, cascade_memory, estimate_memory, index_memory
 from xcbench.train.modules import ModuleConfig, official_training, scaled_training
 from xcbench.train.schedules import Schedule, halving_after
 from xcbench.train.stopping import stopping_early
@@ -57,6 +57,7 @@ __all__ = [
     "fit_bias",
     "free_labels",
     "halving_after",
+    "index_memory",
     "learnable",
     "learnable_rows",
     "log_odds",

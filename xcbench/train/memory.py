@@ -29,6 +29,9 @@ from xcbench.train.label_shards import LabelShards
 WORKING_COPIES = 10
 """Tables of (labels of a step) x D that exist at once between forward and backward pass, as measured for DECAF."""
 
+BYTES_PER_PAIR = 64
+"""Of a point and a label that a step ranks: ids, targets, scores, and what the backward pass keeps of them."""
+
 BATCHES_AT_ONCE = AHEAD + 2
 """Batches in main memory while a device trains: those that wait, one that is being cut, and one in use."""
 
@@ -273,6 +276,44 @@ def cascade_memory(
 
     features_on_device = vector * N if frozen else 0
     return CascadeMemory(total, training + features_on_device)
+
+
+def index_memory(
+    data: Dataset,
+    dim: int,
+    encoder_parameters: int,
+    index_parameters: int,
+    pairs: int,
+    batch_size: int,
+) -> int:
+    """Return what training an encoder with classifiers of clusters and labels adds at its peak, from shapes alone.
+
+    As in `cascade_memory`, what is learnt counts four times: itself, its gradient and two moments.
+
+    Parameters
+    ----------
+    data
+        The dataset.
+    dim
+        D, the length of a vector.
+    encoder_parameters
+        The number of parameters of the encoder.
+    index_parameters
+        The number of parameters of clusters and edges; 0 where all labels are ranked.
+    pairs
+        How many labels are ranked per point.
+    batch_size
+        Points per step.
+    """
+    L = data.label_count
+    batch = min(batch_size, len(data.train))
+    vector = 4 * dim
+    learnt = 4 * (encoder_parameters + index_parameters) + vector * L
+    step = WORKING_COPIES * vector * (min(L, batch * pairs) + batch) + BYTES_PER_PAIR * batch * pairs
+    outputs = 3 * learnt
+    sparse_data = _bytes_of(data.train.X) + _bytes_of(data.train.Y)
+    dense_points = vector * len(data.train)
+    return 4 * learnt + step + outputs + sparse_data + dense_points
 
 
 def check_fits(estimate: MemoryEstimate, name: str, device: torch.device) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -89,6 +90,10 @@ class DeviceCascade(DeviceCopy["CascadePredictor"]):
             result.indices[block] = part.indices
             result.scores[block] = part.scores
         return result
+
+    def vectors(self, X: sp.csr_array, titles: Sequence[str] | None = None) -> Floats:
+        """Return the vectors [n, D] that label classifiers see, in main memory."""
+        return self.second(X)
 
     def _predict_block(self, X: sp.csr_array, k: int) -> TopK:
         first_r = self.first.embed(X)

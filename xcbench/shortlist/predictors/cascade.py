@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -149,6 +149,10 @@ class CascadePredictor:
     def predict(self, X: sp.csr_array, k: int) -> TopK:
         """Return the k best labels per point of X [n, V]."""
         return predict_in_parts(X, lambda part: self._predict_part(part, k))
+
+    def vectors(self, X: sp.csr_array, titles: Sequence[str] | None = None) -> Floats:
+        """Return the vectors [n, D] that label classifiers see."""
+        return self.second(X)
 
     def _predict_part(self, X: sp.csr_array, k: int) -> TopK:
         first_r = embed(X, self.first.E)

@@ -29,6 +29,7 @@ __all__ = [
     "EncoderConfig",
     "check_encoder",
     "encoder_of",
+    "parameter_count",
     "points_of",
     "read_texts",
     "with_encoder_groups",
@@ -70,6 +71,13 @@ def check_encoder(config: EncoderConfig) -> None:
     if config.model is not None:
         require_transformers()
         find_model(config.model)
+
+
+def parameter_count(config: EncoderConfig, data: Dataset) -> int | None:
+    """Return about how many parameters an encoder has, before there is one; None for a transformer."""
+    if config.kind == "transformer":
+        return None
+    return config.dim * (data.feature_count + config.dim)
 
 
 TEXT_SETTINGS = ("kind", "model", "length", "frozen", "pooling", "precision")
