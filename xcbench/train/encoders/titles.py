@@ -22,7 +22,6 @@ from xcbench.nn.pretrained import Pretrained, load_pretrained
 from xcbench.shortlist.predictors.titles import PieceReader, Reader, TitleEncoder, WordReader
 from xcbench.train.encoders.config import EncoderConfig
 
-
 SHORTEST = 3
 """Word pieces: one between the two that most transformers put around a text."""
 
