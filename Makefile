@@ -3,7 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help install test lint bench clean
+.PHONY: help install test lint bench docs docs-figures wheel clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -28,6 +28,16 @@ lint: install  ## ruff and mypy
 
 bench: install  ## measure speed and memory against plain references
 	$(BIN)/python -m benchmarks
+
+# Mkdocs would only recommend its successor.
+docs: install docs-figures  ## the documentation as a site in build/site
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+
+docs-figures:  ## put the figures of results/ into README and docs
+	$(PYTHON) docs/_site/figures.py
+
+wheel: install  ## a wheel and a source archive in build/dist
+	$(BIN)/python -m build --no-isolation --outdir build/dist .
 
 clean:  ## remove the environment and every cache
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis build *.egg-info
@@ -64,6 +74,11 @@ figures: $(FIGURES)  ## every figure of the papers (one: make eclare-figure7)
 RUN ?= missing
 results: .venv/installed  ## what results/ holds: tables, records, notebooks (RUN=stale: redo what other code made)
 	$(BIN)/python results/refresh.py --run $(RUN)
+	$(BIN)/python docs/_site/figures.py
+
+.PHONY: report
+report: .venv/installed  ## pages to look at, from what results/ holds: build/report/index.html
+	$(BIN)/xcbench report --store results/runs --output build/report
 
 $(TABLES): .venv/installed
 	$(BIN)/xcbench table $(subst -,/,$@) $(WHERE) --jobs $(JOBS)

@@ -33,9 +33,13 @@ from xcbench.nn import FreeLabels, SpectralWeight, TokenEmbeddings, weighted_sum
 from xcbench.nn.blocks import embedded
 from xcbench.nn.dropout import first_point, relu_dropout
 from xcbench.plugins import (
+    AnyRange,
+    IntRange,
+    LogRange,
     Method,
     Patch,
     Predictor,
+    Range,
     Run,
     StageWork,
     Values,
@@ -357,6 +361,14 @@ class Astec(Method[AstecConfig]):
     can_ignore_pairs = True
     can_mix_points = True
     citation = "Dahiya, Saini, Mittal, Shaw, Dave, Soni, Jain, Agarwal, Varma: DeepXML, WSDM 2021"
+    search_space: ClassVar[Mapping[str, AnyRange]] = {
+        "dropout": Range(0.2, 0.7),
+        "surrogate.lr": LogRange(0.001, 0.05),
+        "surrogate.epochs": IntRange(4, 20),
+        "extreme.lr": LogRange(0.0005, 0.02),
+        "extreme.epochs": IntRange(4, 20),
+        "beta": Range(0.1, 0.9),
+    }
     presets: ClassVar[Mapping[str, Patch]] = {
         "LF-AmazonTitles-131K": _paper(0.03, 0.001, 14, 200, 0.1),
         "LF-WikiSeeAlsoTitles-320K": _paper(0.005, 0.002, 14, 200, 0.1),

@@ -1,8 +1,8 @@
 """DECAF (Mittal et al., WSDM 2021): classifiers made of label text and a free vector, behind a beam of clusters.
 
 Module I learns token embeddings E on clusters of labels, Module II a shortlister on new clusters, Module III starts the
-label classifiers at their text, Module IV trains them on the shortlists. docs/decaf.md says where this follows the
-paper, where the authors' code, and what small data needs beyond both.
+label classifiers at their text, Module IV trains them on the shortlists. docs/methods/decaf.md says where this follows
+the paper, where the authors' code, and what small data needs beyond both.
 """
 
 from __future__ import annotations
@@ -28,7 +28,20 @@ from xcbench.labels.clustering import balanced_clusters, cluster_count
 from xcbench.labels.meta_labels import meta_targets, meta_text
 from xcbench.labels.partition import Clustering
 from xcbench.nn import DocumentEncoder, Factored, GatedBlock, GatedSum, LabelBank, LabelText, TokenEmbeddings
-from xcbench.plugins import Ablation, Method, Patch, Run, StageWork, Values, register_method, stage
+from xcbench.plugins import (
+    Ablation,
+    AnyRange,
+    IntRange,
+    LogRange,
+    Method,
+    Patch,
+    Range,
+    Run,
+    StageWork,
+    Values,
+    register_method,
+    stage,
+)
 from xcbench.plugins.stages import IDENTITY
 from xcbench.shortlist import BeamShortlister, HNSWShortlister, Shortlister, TreeShortlister, beam_width
 from xcbench.shortlist.packing import pack, unpack
@@ -75,7 +88,7 @@ def _file_digest(path: str | None) -> str | None:
 
 @dataclass(frozen=True)
 class DecafConfig:
-    """Where a default is not the paper's, docs/decaf.md says how it was chosen; the paper's settings are presets."""
+    """Where a default is not the paper's, docs/methods/decaf.md says how it was chosen; presets have the paper's."""
 
     dim: int = 300
     clusters: int | None = None
@@ -396,6 +409,14 @@ class Decaf(Method[DecafConfig]):
     can_ignore_pairs = True
     can_mix_points = True
     citation = "Mittal, Dahiya, Agrawal, Saini, Agarwal, Kar, Varma: DECAF, WSDM 2021"
+    search_space: ClassVar[Mapping[str, AnyRange]] = {
+        "embedding_scale": LogRange(1.0, 8.0),
+        "surrogate.training.lr": LogRange(0.002, 0.05),
+        "shortlister.training.lr": LogRange(0.002, 0.05),
+        "extreme.training.lr": LogRange(0.002, 0.1),
+        "extreme.training.epochs": IntRange(4, 24),
+        "extreme.dropout": Range(0.2, 0.7),
+    }
     ablations: ClassVar[Mapping[str, Ablation]] = {
         "fft": Ablation("DECAF-FFT", {"embeddings": "pretrained", "freeze": True}),
         "8k": Ablation("DECAF-8K", {"cluster_factor": 0.25}),

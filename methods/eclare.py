@@ -2,8 +2,8 @@
 
 Module I learns token embeddings E on clusters of labels, Module II a shortlister on new clusters, Module III starts the
 label classifiers at their neighbourhood in the graph, Module IV trains them on shortlists; GAME spreads predictions
-along the graph. docs/eclare.md says where this follows the paper, where the authors' code, and what small data needs
-beyond both.
+along the graph. docs/methods/eclare.md says where this follows the paper, where the authors' code, and what small data
+needs beyond both.
 """
 
 from __future__ import annotations
@@ -47,7 +47,20 @@ from xcbench.nn import (
     TokenEmbeddings,
     weighted_sums,
 )
-from xcbench.plugins import Ablation, Method, Patch, Run, StageWork, Values, register_method, stage
+from xcbench.plugins import (
+    Ablation,
+    AnyRange,
+    IntRange,
+    LogRange,
+    Method,
+    Patch,
+    Range,
+    Run,
+    StageWork,
+    Values,
+    register_method,
+    stage,
+)
 from xcbench.shortlist import BeamShortlister, Game, GameConfig, beam_width
 from xcbench.shortlist.predictors import BeamPredictor, CascadePredictor, FixedEncoder, as_array, folded
 from xcbench.train import (
@@ -95,7 +108,7 @@ def _training(lr: float, epochs: int, min_steps: int) -> Training:
 
 @dataclass(frozen=True)
 class EclareConfig:
-    """Where a default is not the paper's, docs/eclare.md says how it was chosen; the paper's settings are presets."""
+    """Where a default is not the paper's, docs/methods/eclare.md says how it was chosen; presets have the paper's."""
 
     dim: int = 300
     clusters: int | None = None
@@ -439,6 +452,15 @@ class Eclare(Method[EclareConfig]):
     can_ignore_pairs = True
     can_mix_points = True
     citation = "Mittal, Sachdeva, Agrawal, Agarwal, Kar, Varma: ECLARE, WWW 2021"
+    search_space: ClassVar[Mapping[str, AnyRange]] = {
+        "embedding_scale": LogRange(1.0, 8.0),
+        "surrogate.training.lr": LogRange(0.002, 0.05),
+        "shortlister.training.lr": LogRange(0.002, 0.05),
+        "extreme.training.lr": LogRange(0.002, 0.1),
+        "extreme.training.epochs": IntRange(3, 16),
+        "extreme.dropout": Range(0.2, 0.7),
+        "game.power": Range(0.05, 1.0),
+    }
     ablations: ClassVar[Mapping[str, Ablation]] = {
         "gcn": Ablation("ECLARE-GCN", {"classifier.layer": "gcn"}),
         "lightgcn": Ablation("ECLARE-LightGCN", {"classifier.layer": "lightgcn"}),

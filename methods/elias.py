@@ -39,12 +39,13 @@ from xcbench.train import (
     Group,
     GroupedTraining,
     Keeping,
+    LabelStart,
     Schedule,
     Training,
+    free_labels,
     index_memory,
     learnable,
     learnable_rows,
-    log_odds,
     train,
 )
 from xcbench.train.encoders import (
@@ -145,6 +146,8 @@ class EliasConfig:
     """Explore the parents of all true labels in training, or draw clusters as the authors' code does."""
     recluster: bool = True
     """Cluster labels a second time, after a short training, by words and learnt vectors together."""
+    label_start: LabelStart = "zero"
+    """Where label classifiers start, in both stages; `random` is what the authors do."""
     learn_index: bool = True
     """False stops after stage 1."""
     warm_up: GroupedTraining = field(default_factory=lambda: stage_training(5, 300, 0.005, 0.005, 0.005))
@@ -201,18 +204,9 @@ class EliasTask(nn.Module):
 
 
 def _label_classifiers(work: StageWork[EliasConfig]) -> FreeLabels:
-    """One free vector per label from 0, since a label with few points would never lose a random start.
-
-    Biases start at the log odds of a listed pair being true.
-    """
-    L = work.data.label_count
-    dim = _encoder(work).dim
-    points = learnable(work.data.train)
-    labels = FreeLabels(L, dim, torch.zeros(L, dim))
-    assert labels.bias is not None
-    with torch.no_grad():
-        labels.bias.weight.fill_(log_odds(points.Y.nnz / max(1, len(points) * work.config.index.listed(L))))
-    return labels
+    c = work.config
+    ranked = c.index.listed(work.data.label_count)
+    return free_labels(learnable(work.data.train).Y, _encoder(work).dim, ranked, c.label_start)
 
 
 # The encoder: it reads rows of X, or titles.
@@ -221,7 +215,7 @@ def _label_classifiers(work: StageWork[EliasConfig]) -> FreeLabels:
 @stage(settings=[f"encoder.{name}" for name in TEXT_SETTINGS], seeded=False)
 def texts(work: StageWork[EliasConfig]) -> Values:
     """What the encoder reads beside X: nothing, titles as words or word pieces in their order, or fixed vectors."""
-    return read_texts(work.config.encoder, work.data)
+    return read_texts(work.config.encoder, work.data, work.device)
 
 
 def _encoder(work: StageWork[EliasConfig]) -> Encoder:
@@ -241,7 +235,7 @@ def partition(work: StageWork[EliasConfig]) -> Values:
 
 
 @stage(
-    settings=["encoder", "exploration", "recluster", "warm_up", "fixed_weight", *INDEX],
+    settings=["encoder", "exploration", "label_start", "recluster", "warm_up", "fixed_weight", *INDEX],
     data=("data", "unaugmented"),
     after=[texts, partition],
 )
@@ -259,7 +253,7 @@ def repartition(work: StageWork[EliasConfig]) -> Values:
     return _clusters(work, sp.hstack([sp.csr_array(learnt), words], format="csr"))
 
 
-@stage(settings=["encoder", "exploration", "fixed", "fixed_weight", *INDEX], after=[texts, repartition])
+@stage(settings=["encoder", "exploration", "label_start", "fixed", "fixed_weight", *INDEX], after=[texts, repartition])
 def stage1(work: StageWork[EliasConfig]) -> Values:
     """Encoder, clusters and label classifiers, on a partition that stays as it is."""
     c = work.config
@@ -320,7 +314,7 @@ def _with_labels(edges: sp.csr_array, labels: Longs, best: sp.csr_array, cluster
 
 
 @stage(
-    settings=["encoder", "exploration", "learnt", "learnt_weight", "index.beta", *INDEX],
+    settings=["encoder", "exploration", "label_start", "learnt", "learnt_weight", "index.beta", *INDEX],
     after=[texts, stage1, adjacency],
 )
 def stage2(work: StageWork[EliasConfig]) -> Values:
@@ -384,7 +378,7 @@ def _trained(task: EliasTask, work: StageWork[EliasConfig]) -> Values:
     }
 
 
-# The settings of the paper, and those with which the authors' code was run on our data (docs/elias.md).
+# The settings of the paper, and those with which the authors' code was run on our data (docs/methods/elias.md).
 
 
 def _paper(model: str, length: int, fixed: GroupedTraining, learnt: GroupedTraining) -> dict[str, Any]:
@@ -393,6 +387,7 @@ def _paper(model: str, length: int, fixed: GroupedTraining, learnt: GroupedTrain
         "encoder.model": model,
         "encoder.pooling": "first",
         "encoder.length": length,
+        "label_start": "random",
         "index.beam": 20,
         "index.length": 2000,
         "index.beta": 150,
@@ -431,9 +426,7 @@ PRESETS: Mapping[str, Patch] = {
         "index.beta": 150,
         "index.kappa": 686,
         "recluster": False,
-        # The authors' 0.01 and 0.05 are for means over a padded matrix, of which true labels fill 20% here.
-        "fixed_weight": 0.002,
-        "learnt_weight": 0.01,
+        "label_start": "random",
         "fixed": _with_batches(stage_training(6, 0, 1e-4, 5e-3, 5e-3), 32),
         "learnt": _with_batches(stage_training(10, 0, 3e-5, 1e-4, 5e-3, 5e-3), 32),
     },

@@ -3,7 +3,7 @@
 A title is its words in their order. The encoder (`xcbench/nn/inception.py`) turns it into one vector; a head and one
 free vector per label do the rest, over all labels. InceptionXML+ ranks only the labels of the likeliest clusters, and
 finds these in the same step by a second head on the same encoder. InceptionXML-LF, which Gandalf's paper uses, is
-InceptionXML+ with ECLARE's label classifiers. docs/inceptionxml.md says what is the authors' and what is ours.
+InceptionXML+ with ECLARE's label classifiers. docs/methods/inceptionxml.md says what is the authors' and what is ours.
 """
 
 from __future__ import annotations
@@ -49,9 +49,13 @@ from xcbench.nn import (
 from xcbench.nn.dropout import dropout
 from xcbench.plugins import (
     Ablation,
+    AnyRange,
+    IntRange,
+    LogRange,
     Method,
     Patch,
     Predictor,
+    Range,
     Run,
     SavedByArguments,
     StageWork,
@@ -115,7 +119,7 @@ class ClusterConfig:
 
 @dataclass(frozen=True)
 class InceptionConfig:
-    """Defaults for small data; docs/inceptionxml.md says how they were chosen. The authors' settings are presets."""
+    """Defaults for small data; docs/methods/inceptionxml.md says how they were chosen. Presets have the authors'."""
 
     word_dim: int = 300
     """The length of a word vector: a multiple of 4, at least 64."""
@@ -656,6 +660,12 @@ class InceptionXML(Method[InceptionConfig]):
     can_mix_points = True
     needs_titles = True
     citation = "Kharbanda, Banerjee, Gupta, Palrecha, Babbar: InceptionXML, SIGIR 2023"
+    search_space: ClassVar[Mapping[str, AnyRange]] = {
+        "encoder_dropout": Range(0.0, 0.5),
+        "dropout": Range(0.2, 0.7),
+        "training.lr": LogRange(0.002, 0.05),
+        "training.epochs": IntRange(5, 30),
+    }
     ablations: ClassVar[Mapping[str, Ablation]] = {
         "plus": Ablation("InceptionXML+", {"rank": "clusters"}),
     }

@@ -25,7 +25,7 @@ from xcbench.plugins.config import leaves
 from xcbench.report.columns import column
 from xcbench.report.notebooks import most_varied, runs_on
 from xcbench.report.plot_style import canvas, series_style
-from xcbench.report.plots import bin_contributions
+from xcbench.report.frequency import bin_figures
 from xcbench.report.scores import ScoreTable
 from xcbench.runner.store import Store
 
@@ -89,6 +89,6 @@ picture
 frequency = data.label_frequency
 bins = frequency_bins(frequency, 5)
 truth = Truth.of(data)
-by_bin = {name: bin_contributions(records, truth, "P@5", bins, 5)[0] for name, records in runs.items()}
+by_bin = {name: found.values for name, found in bin_figures(runs, truth, "P@5", bins, 5).items()}
 names = [f"{frequency[bins == b].min()}–{frequency[bins == b].max()} points" for b in range(5)]
 pd.DataFrame({name: by_bin[name] - by_bin[full] for name in variations}, index=names).T.round(2)

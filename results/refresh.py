@@ -19,10 +19,10 @@ from xcbench.data.embedded import embedded_names
 from xcbench.files import atomic_file
 from xcbench.report import claims, examples, experiments, grid, plots, render, tables
 from xcbench.report.experiments import Experiment
-from xcbench.report.notebooks import name_of
 from xcbench.report.scores import DatasetRuns
 from xcbench.report.summaries import keep_summary
 from xcbench.report.tradeoff import draw_tradeoff
+from xcbench.report.variants import name_of
 from xcbench.runner.spec import OverwriteStrategy
 from xcbench.runner.store import Record, Store
 

@@ -20,20 +20,29 @@ class InputError(XCBenchError):
 
 
 class DataError(InputError):
-    """A data file is wrong. The message names the file, the line if there is one, and what was expected."""
+    """A data file is wrong. The message names the file, the line if there is one, and what was expected.
 
-    def __init__(self, message: str, path: str | Path | None = None, line: int | None = None) -> None:
-        super().__init__(_with_place(message, path, line))
+    Where a file has no lines, `place` is the word for what its numbers count, such as "row".
+    """
+
+    def __init__(
+        self,
+        message: str,
+        path: str | Path | None = None,
+        line: int | None = None,
+        place: str = "line",
+    ) -> None:
+        super().__init__(_with_place(message, path, line, place))
         self.path = path
         self.line = line
 
 
-def _with_place(message: str, path: str | Path | None, line: int | None) -> str:
+def _with_place(message: str, path: str | Path | None, line: int | None, place: str) -> str:
     if path is None:
         return message
     if line is None:
         return f"{path}: {message}"
-    return f"{path}, line {line}: {message}"
+    return f"{path}, {place} {line}: {message}"
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> InputError:

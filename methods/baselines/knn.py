@@ -16,8 +16,10 @@ from xcbench.data import Dataset, TopK
 from xcbench.errors import InputError
 from xcbench.plugins import (
     Ablation,
+    LogIntRange,
     Method,
     Predictor,
+    Range,
     Run,
     SavedByArguments,
     register_method,
@@ -83,6 +85,10 @@ class Knn(Method[KnnConfig]):
 
     config_type = KnnConfig
     predictor_type = KnnPredictor
+    search_space: ClassVar = {
+        "neighbours": LogIntRange(5, 200),
+        "power": Range(0.5, 4.0),
+    }
     ablations: ClassVar = {"text": Ablation("kNN + label text", {"text_weight": 0.25})}
 
     def check_data(self, data: Dataset) -> None:

@@ -16,13 +16,23 @@ import torch
 
 from xcbench.data import Dataset, TopK
 from xcbench.kernels.arrays import Floats
-from xcbench.nn import FreeLabels
+from xcbench.nn import Reduction
 from xcbench.plugins import Method, Patch, Predictor, Run, SavedByArguments, StageWork, Values, register_method, stage
 from xcbench.shortlist import ExactShortlister, exact_topk
 from xcbench.shortlist.beam import sigmoid
 from xcbench.shortlist.predictors import ExactPredictor, FixedEncoder, TitleEncoder, TitlePredictor, as_array
 from xcbench.shortlist.predictors.cascade import predict_in_parts
-from xcbench.train import Group, GroupedTraining, RankAll, Schedule, index_memory, learnable, log_odds, train
+from xcbench.train import (
+    Group,
+    GroupedTraining,
+    LabelStart,
+    RankAll,
+    Schedule,
+    free_labels,
+    index_memory,
+    learnable,
+    train,
+)
 from xcbench.train.encoders import (
     TEXT_SETTINGS,
     EncoderConfig,
@@ -59,6 +69,9 @@ class OvaConfig:
     """Encoder and training as in ELIAS."""
 
     encoder: EncoderConfig = field(default_factory=EncoderConfig)
+    label_start: LabelStart = "zero"
+    reduction: Reduction = "batch"
+    """What the loss is divided by: the points of a batch, or all pairs of points and labels."""
     training: GroupedTraining = field(default_factory=lambda: _training())
 
 
@@ -115,23 +128,18 @@ def _likeliest(best: TopK) -> TopK:
 @stage(settings=[f"encoder.{name}" for name in TEXT_SETTINGS], seeded=False)
 def texts(work: StageWork[OvaConfig]) -> Values:
     """What the encoder reads beside X: nothing, titles as words or word pieces in their order, or fixed vectors."""
-    return read_texts(work.config.encoder, work.data)
+    return read_texts(work.config.encoder, work.data, work.device)
 
 
-@stage(settings=["encoder", "training"], after=[texts])
+@stage(settings=["encoder", "label_start", "reduction", "training"], after=[texts])
 def classifiers(work: StageWork[OvaConfig]) -> Values:
-    """Encoder and classifiers; biases start at the log odds of a pair being true."""
+    """Encoder and classifiers."""
     c = work.config
-    L = work.data.label_count
-    points = learnable(work.data.train)
     encoder = encoder_of(c.encoder, work[texts], work.data.train)
     module = encoder.start(work.seed)
-    labels = FreeLabels(L, encoder.dim, torch.zeros(L, encoder.dim))
+    labels = free_labels(learnable(work.data.train).Y, encoder.dim, work.data.label_count, c.label_start)
     assert labels.bias is not None
-    with torch.no_grad():
-        labels.bias.weight.fill_(log_odds(points.Y.nnz / max(1, len(points) * L)))
-
-    task = RankAll(module, labels, "batch")
+    task = RankAll(module, labels, c.reduction)
     groups = with_encoder_groups(c.training, task, c.encoder)
     train(task, points_of(encoder, work.data.train), groups, work, "classifiers")
     return {
@@ -147,16 +155,20 @@ PRESETS: Mapping[str, Patch] = {
         "encoder.model": "bert-base-uncased",
         "encoder.pooling": "first",
         "encoder.length": 128,
+        "label_start": "random",
+        "reduction": "mean",
         "training": _training(50, 0, 1e-4, 1e-2),
     },
     "anchor-minilm": {
         "encoder.kind": "transformer",
         "encoder.model": "minilm",
         "encoder.precision": "bfloat16",
+        "label_start": "random",
+        "reduction": "mean",
         "training": _training(10, 0, 1e-4, 1e-2, batch_size=32),
     },
 }
-"""The paper's settings, and those with which the authors' code was run on our data (docs/elias.md)."""
+"""The paper's settings, and those with which the authors' code was run on our data (docs/methods/elias.md)."""
 
 
 @register_method("ova")

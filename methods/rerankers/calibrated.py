@@ -47,7 +47,7 @@ LISTS_IN_CACHE = 128
 
 @dataclass(frozen=True)
 class CalibratedConfig(HoldOutConfig):
-    """`rare` and the evidence were chosen on slices of train (docs/rerankers.md), the rest at once."""
+    """`rare` and the evidence were chosen on slices of train (docs/methods/rerankers.md), the rest at once."""
 
     rare: float = 0.5
     """A true label weighs as much as its inverse propensity to this power: 0 aims at P@k, 1 at PSP@k."""

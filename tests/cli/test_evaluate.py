@@ -16,7 +16,7 @@ NAMES = ",".join(WORKED_FIGURES)
 
 @pytest.fixture
 def files(tmp_path):
-    """The worked example of docs/metrics.md as files."""
+    """The worked example of docs/reference/metrics.md as files."""
     data = worked_example()
     sp.save_npz(tmp_path / "scores.npz", WORKED_SCORES)
     TopK.from_csr(WORKED_SCORES).save(tmp_path / "ranked.npz")

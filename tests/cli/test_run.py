@@ -1,10 +1,12 @@
 """The verbs run, list, predict, compare, check and cache, called as a user would."""
 
+import dataclasses
 import io
 import json
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -273,11 +275,12 @@ def test_predict_reads_text_and_files(call, toy, tmp_path, monkeypatch):
     titles.write_text("topic1 group0\n\ntopic2 group0\n")
     _, out, _ = call("predict", "--run", run_id, "--input", titles, "--json", "--k", 2)
     answers = json.loads(out)
-    assert [answer["labels"][0]["label"] for answer in answers] == [1, 2]
+    assert [[label["label"] for label in answer["labels"][:1]] for answer in answers] == [[1], [], [2]]
+    assert [answer["note"] for answer in answers] == ["", "empty title", ""]
     assert all(len(answer["labels"]) <= 2 for answer in answers)
     monkeypatch.setattr("sys.stdin", io.StringIO("topic3 group0"))
     assert json.loads(call("predict", "--run", run_id, "--input", "-", "--json")[1])[0]["labels"][0]["label"] == 3
-    assert "no label found" in call("predict", "--run", run_id, "--text", "nothing known")[1]
+    assert "note: no known word" in call("predict", "--run", run_id, "--text", "nothing known")[1]
 
 
 def test_predict_on_a_device(call, toy, monkeypatch):
@@ -300,9 +303,18 @@ def test_predict_on_a_device(call, toy, monkeypatch):
     assert re.fullmatch(r"xcbench: the model needs about 12 MiB on standin:0, and 1 MiB are free; .*", one_line(err))
 
 
+def test_a_run_says_how_many_points_have_no_truth(call, tmp_path):
+    data = toy_dataset()
+    hidden = np.argwhere(data.test.Y[:3].toarray() > 0)
+    test = dataclasses.replace(data.test, filter=hidden)
+    store_dataset(dataclasses.replace(data, test=test), tmp_path / "filtered")
+    out = call("run", "--method", "popularity", "--dataset", tmp_path / "filtered")[1]
+    assert "(seed 0, 60 test points, 3 of them without a true label, which count as 0)" in out
+
+
 def test_small_scores_keep_their_digits():
     labels = [{"label": k, "title": "t", "score": score} for k, score in enumerate([0.5, 0.000912, 3.1e-9])]
-    lines = _answer_text({"text": "a", "labels": labels}).splitlines()
+    lines = _answer_text({"text": "a", "labels": labels, "note": ""}).splitlines()
     assert [line.split()[0] for line in lines[2:]] == ["0.500", "0.000912", "3.10e-09"]
 
 

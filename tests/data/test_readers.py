@@ -9,7 +9,7 @@ import pytest
 import scipy.sparse as sp
 
 from xcbench.data.assemble import assemble
-from xcbench.data.checks import dataset_notes
+from xcbench.data.quality import dataset_notes
 from xcbench.data.readers import archive, read_raw
 from xcbench.errors import DataError
 
@@ -400,8 +400,9 @@ def test_bad_json_is_one_clear_line(tmp_path, line, message):
 @pytest.mark.parametrize(
     ("changes", "line", "message"),
     [
-        ({"train.csv": "name,labels\na,x\n"}, 1, "columns title and labels"),
-        ({"train.csv": "title,labels\na,fruit\nb\n"}, 3, "expected 2 fields, got 1"),
+        ({"train.csv": "name,labels\na,x\n"}, None, "train.csv: has no column 'title'; found name, labels"),
+        ({"train.csv": "title,labels,Title,title\na,x,b,c\n"}, 1, "several columns 'title'"),
+        ({"train.csv": "title,labels\na,fruit\nb\n"}, 3, "expected 2 fields as in the header, got 1"),
         ({"train.csv": 'title,labels\na,fruit\nb,"wood\nc,red\nd,red\n'}, 3, "every quoted field closed"),
         ({"train.csv": 'title,labels\n"a\nb",stone\n'}, 2, "label 'stone' is not in labels.csv"),
         ({"train.csv": "title,labels\n"}, None, "holds no points"),

@@ -47,6 +47,8 @@ def test_everything_is_counted():
         "labels_without_training_points": 1,
         "train_filter_pairs": 0,
         "test_filter_pairs": 1,
+        "true_test_pairs_filtered": 1,
+        "test_points_without_truth": 2,
         "median_points_per_label": 1.0,  # of 3, 1, 1, 0
         "most_points_of_a_label": 3,
         "share_of_labels_with_few_points": 1.0,

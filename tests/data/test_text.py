@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from xcbench.data import words
+from xcbench.data.compounds import MIN_PIECE, cut_word
 from xcbench.data.text import TextEncoder, TextOptions
 from xcbench.errors import DataError, InputError
 from xcbench.plugins.codec import load_values, save_values
@@ -245,3 +246,55 @@ def test_an_encoder_survives_as_values(tmp_path):
     save_values(tmp_path, {"encoder": encoder.to_values()})
     again = TextEncoder.from_dict(load_values(tmp_path)["encoder"])
     assert again.to_dict() == encoder.to_dict()
+
+
+@pytest.mark.parametrize(
+    ("word", "known", "pieces"),
+    [
+        ("htmlpreelement", {"html", "pre", "element"}, ["html", "pre", "element"]),
+        ("htmlpreelement", {"html", "element"}, []),
+        ("rainjacket", {"rain", "jacket", "rainjack", "et"}, ["rain", "jacket"]),
+        ("abcabcabc", {"abc", "abcabc"}, ["abc", "abcabc"]),
+        ("tobe", {"to", "be"}, []),
+        ("", {"abc"}, []),
+        ("abc" * 40, {"abc"}, []),
+    ],
+)
+def test_a_word_is_cut_into_the_fewest_known_words(word, known, pieces):
+    assert cut_word(word, known) == pieces
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.sets(st.text("ab", min_size=1, max_size=5)), st.text("ab", max_size=12))
+def test_cuts_are_the_shortest_that_a_plain_search_finds(known, word):
+    def cuts(rest):
+        if not rest:
+            return [[]]
+        ends = [end for end in range(MIN_PIECE, len(rest) + 1) if rest[:end] in known]
+        return [[rest[:end], *others] for end in ends for others in cuts(rest[end:])]
+
+    every = cuts(word)
+    found = cut_word(word, known)
+    assert found in every or not every
+    assert len(found) == min(map(len, every), default=0)
+
+
+def test_unknown_words_count_as_the_known_words_in_them():
+    titles = ["html element", "pre", "html pre page"]
+    plain = TextEncoder.fit(titles)
+    cutting = TextEncoder.fit(titles, cut_unknown=True)
+    assert cutting.vocabulary == plain.vocabulary
+    unknown = ["HTMLPreElement page", "page xyz"]
+    apart = ["html pre element page", "page"]
+    assert plain.encode(unknown).nnz == 2
+    assert (cutting.encode(unknown) != plain.encode(apart)).nnz == 0
+    assert words_in_order(cutting, cutting.sequences(unknown)) == [["html", "pre", "element", "page"], ["page"]]
+    assert (cutting.encode(titles) != plain.encode(titles)).nnz == 0
+    assert cutting.unknown_words(unknown) == (2, 3)
+    assert TextEncoder.from_dict(json.loads(json.dumps(cutting.to_dict()))).options.cut_unknown
+
+
+def test_encoders_stored_before_words_were_cut_load():
+    stored = TextEncoder.fit(TITLES).to_dict()
+    del stored["options"]["cut_unknown"]
+    assert TextEncoder.from_dict(stored).options == TextOptions()

@@ -1,4 +1,4 @@
-"""The metrics of docs/metrics.md in the plainest Python there is, and random cases to hold the fast ones against."""
+"""The metrics of docs/reference/metrics.md in the plainest Python, and random cases to hold the fast ones against."""
 
 from dataclasses import dataclass
 from math import log2

@@ -17,6 +17,12 @@ from xcbench.evaluation import DEFAULT_METRICS, parse_metric, parse_metrics
         ("MRR@10", "MRR", 10),
         ("c@5", "C", 5),
         ("cpred@20", "Cpred", 20),
+        ("precision@1", "P", 1),
+        ("Precision@5", "P", 5),
+        ("recall@10", "R", 10),
+        ("ps-precision@3", "PSP", 3),
+        ("propensity_scored_ndcg@3", "PSnDCG", 3),
+        ("mean reciprocal rank", "MRR", None),
     ],
 )
 def test_names_are_read_in_any_case(name, family, k):
@@ -41,6 +47,7 @@ def test_names_are_read_in_any_case(name, family, k):
         ("P@٣", "whole number from 1"),
         ("P@99999999999999999999", "whole number from 1"),
         ("", "unknown metric ''"),
+        (5, "named by a text"),
     ],
 )
 def test_a_wrong_name_gets_one_helpful_line(name, hint):

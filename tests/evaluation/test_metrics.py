@@ -71,7 +71,7 @@ def test_agrees_with_napkinxc_on_matrices_without_ties():
 
 
 def worked_example() -> Dataset:
-    """Three points, five labels; docs/metrics.md goes through it by hand."""
+    """Three points, five labels; docs/reference/metrics.md goes through it by hand."""
     nothing = sp.csr_array((3, 1), dtype=np.float32)
     frequency = [4, 2, 1, 1, 0]
     Y_train = np.zeros((8, 5), np.float32)

@@ -1,4 +1,4 @@
-"""The rule of docs/soft-targets.md in every place that reads targets: losses, true and false, and what is counted."""
+"""The rule of docs/guides/soft-targets.md wherever targets are read: losses, true and false, and what is counted."""
 
 import dataclasses
 

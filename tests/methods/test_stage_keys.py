@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from tests.methods.problems import needs, quick
+from tests.tiny_transformer import make_model
 from xcbench.plugins.config import build, known_keys, leaves
 from xcbench.plugins.contract import Method
 from xcbench.plugins.registry import entries, get_method, get_reranker
@@ -86,6 +87,15 @@ def reads(data, tmp_path_factory):
     return trained
 
 
+def other_encoders(plugin, folder):
+    """Settings with which a method reads titles, where its encoder can be exchanged."""
+    if not hasattr(plugin.config_type(), "encoder"):
+        return []
+    pytest.importorskip("transformers", reason="the extra xcbench[transformer] is not installed")
+    model = make_model(folder / "model")
+    return [{"encoder.kind": "transformer", "encoder.model": model, "encoder.frozen": True}]
+
+
 def trace(plugin, data, folder):
     seen = {stage.name: set() for stage in plugin.stages}
     original = ConfigView.__getattr__
@@ -100,7 +110,7 @@ def trace(plugin, data, folder):
     ablations = [ablation.patch for ablation in getattr(plugin, "ablations", {}).values()]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ConfigView, "__getattr__", spy)
-        for variant in [{}, *ablations, *VARIANTS.get(plugin.name, [])]:
+        for variant in [{}, *ablations, *VARIANTS.get(plugin.name, []), *other_encoders(plugin, folder)]:
             method = plugin(build(plugin.config_type, quick(plugin), variant))
             run = RunContext(0, "cpu", data, StageCache(folder), method)
             if isinstance(method, Method):

@@ -33,7 +33,7 @@ def quiet(run_in_store):
 
 
 def measured(record, threads, other_load, stages=()):
-    environment = {**record.environment, "threads": threads, "other_load": other_load}
+    environment = {"processor": "a processor", "device": "cpu", "threads": threads, "other_load": other_load}
     return replace(record, environment=environment, stages=tuple(stages))
 
 
@@ -43,15 +43,16 @@ def stage(state, threads, other_load):
 
 def test_only_reused_stages_were_measured_elsewhere(quiet):
     same = replace(quiet, stages=(stage("ran", 1, 2.0), stage("reused", 2, 0.1)))
-    assert str(conditions(same)) == "2 threads"
+    assert str(conditions(same)) == "a processor, cpu, 2 threads"
     other = replace(quiet, stages=(stage("reused", 1, 1.25),))
-    assert str(conditions(other)) == "1 thread and 2 threads, beside 1.2 busy cores"
+    assert str(conditions(other)) == "a processor, cpu, 1 thread and 2 threads, beside 1.2 busy cores"
 
 
 def test_older_records_do_not_say(quiet):
-    del quiet.environment["other_load"]
-    assert not conditions(quiet).is_quiet
-    assert str(conditions(quiet)) == "2 threads, other load not known"
+    older = measured(quiet, 2, None)
+    assert str(conditions(older)) == "a processor, cpu, 2 threads, other load not known"
+    assert incomparable({"new": [quiet, quiet], "old": [older]}).keys() == {"old"}
+    assert incomparable({"old": [older]}) == {}
 
 
 def test_times_are_shown_for_the_usual_number_of_threads(quiet):
@@ -62,8 +63,8 @@ def test_times_are_shown_for_the_usual_number_of_threads(quiet):
         "busy": [quiet, measured(quiet, 2, 1.5)],
     }
     assert incomparable(rows) == {
-        "one thread": "not comparable: 1 thread",
-        "busy": "not comparable: 2 threads, beside 1.5 busy cores",
+        "one thread": "not comparable: a processor, cpu, 1 thread",
+        "busy": "not comparable: a processor, cpu, 2 threads, beside 1.5 busy cores",
     }
 
 

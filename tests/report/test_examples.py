@@ -10,6 +10,7 @@ from xcbench.data import Dataset, Split, TextColumn
 from xcbench.errors import InputError
 from xcbench.report.examples import chosen_points, examples_grid
 from xcbench.report.experiments import Experiment, Row
+from xcbench.report.grid import as_markdown, as_text
 from xcbench.report.scores import DatasetRuns
 from xcbench.runner.execute import run
 from xcbench.runner.store import Store
@@ -52,6 +53,21 @@ def test_true_labels_are_marked_and_filtered_ones_gone(data, tmp_path):
     of_p1 = grid.rows[15:20]
     assert of_p1[0][0].figure == "p1"
     assert "b" not in [cells[2].figure for cells in of_p1]
+
+
+def test_long_titles_are_cut_and_every_column_begins_at_its_left(data, tmp_path):
+    names = TextColumn.of([f"{letter * 20} {letter * 20}" for letter in "abcd"])
+    long = dataclasses.replace(data, label_titles=names)
+    row = Row("nearest", "label-text")
+    run(row.spec("four", 0), data=long, store=tmp_path, device="cpu")
+    grid = examples_grid(
+        Experiment("own", "Examples", (row,), examples=1), DatasetRuns(long, Store(tmp_path), "four"), [0]
+    )
+    predicted = grid.rows[0][2]
+    assert predicted.figure == "aaaaaaaaaaaaaaaaaaaa aaaaaaaaaaaaaa…"
+    assert predicted.hover == names[0]
+    assert as_text([grid]).splitlines()[4].startswith("p0     aaaaaaaaaaaaaaaaaaaa aaaaaaaaaaaaaa…  aaaa")
+    assert "| --- | --- | --- |" in as_markdown([grid])
 
 
 def test_without_titles_there_is_nothing_to_show(data, tmp_path):

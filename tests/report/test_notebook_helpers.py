@@ -8,7 +8,8 @@ import pytest
 from tests.report.conftest import METHOD, InProcess
 from xcbench.report import tables
 from xcbench.report.experiments import Experiment, Row
-from xcbench.report.notebooks import differences, most_varied, name_of, runs_on, side_by_side
+from xcbench.report.notebooks import differences, most_varied, runs_on, side_by_side
+from xcbench.report.variants import name_of
 
 ROWS = (
     Row("all", METHOD),

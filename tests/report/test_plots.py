@@ -12,9 +12,10 @@ import pytest
 from tests.report.conftest import METHOD, InProcess
 from xcbench.cli import main
 from xcbench.errors import InputError
-from xcbench.evaluation import Truth, frequency_bins
+from xcbench.evaluation import Truth
 from xcbench.report import plot_style, plots, tables
 from xcbench.report.experiments import Experiment, Figure, Row
+from xcbench.report.frequency import bin_figures
 
 
 def experiment(figure: Figure, *rows: Row, metrics=("P@1",)) -> Experiment:
@@ -72,12 +73,11 @@ def test_bin_contributions_add_up(dataset_runs, toy):
     row = ROWS[1]
     tables.run_missing(experiment(Figure("bins"), row), [dataset_runs], (0,), InProcess())
     records = list(dataset_runs.records(row, (0,)).values())
-    bins = frequency_bins(toy.label_frequency, 5)
-    values, low, high = plots.bin_contributions(records, Truth.of(toy), "P@1", bins, 5)
-    assert values.sum() == pytest.approx(50.0)
-    assert values == pytest.approx(np.full(5, 10.0))  # ten labels, two a bin, all alike
-    assert (low <= values).all()
-    assert (values <= high).all()
+    bins = np.arange(10) // 2
+    found = bin_figures({"fair": records}, Truth.of(toy), "P@1", bins, 5)["fair"]
+    assert found.values == pytest.approx(np.full(5, 10.0))  # of 50; ten labels, two a bin, all alike
+    assert (found.low <= found.values).all()
+    assert (found.values <= found.high).all()
 
 
 def test_nothing_to_draw_is_said(dataset_runs, tmp_path, capsys):

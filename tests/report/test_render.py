@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from xcbench.cli.console import terminal_width
 from xcbench.report.columns import column
 from xcbench.report.experiments import Experiment, Row
 from xcbench.report.grid import Grid, Text, as_html, as_latex, as_markdown, as_text, escape_latex
@@ -169,3 +170,53 @@ def test_an_empty_grid_is_still_a_table():
     grid = Grid("nothing", ("", "P@1"), ())
     assert as_text([grid]).splitlines()[0] == "nothing"
     check_latex(as_latex([Grid("nothing", ("", "P@1"), ((Text("a"), Text("–")),))]))
+
+
+def wide_grid() -> Grid:
+    header = ("", *(f"metric {n}" for n in range(8)))
+    rows = [(Text(f"row {n}"), *(Text(f"{n}.{column}5", "±0.10") for column in range(8))) for n in range(3)]
+    sentence = (Text("1. What is claimed takes a sentence that is longer than any name."), *[Text("")] * 8)
+    return Grid("A wide table", header, (sentence, *rows), notes=("a note " * 20,), legend=("{best}: the best",))
+
+
+@pytest.mark.parametrize("width", [24, 40, 60, 80, 200])
+def test_a_text_fits_the_terminal_and_loses_nothing(width):
+    text = as_text([wide_grid()], width)
+    assert max(len(line) for line in text.splitlines()) <= width
+    for word in as_text([wide_grid()]).replace("-", "").split():
+        assert word in text
+
+
+def test_columns_that_do_not_fit_stand_below_with_the_names_again():
+    assert as_text([wide_grid()], 60).count("row 2") == 2
+    assert as_text([wide_grid()], 40).count("row 2") == 4
+    assert as_text([wide_grid()], 200).count("row 2") == 1
+
+
+def test_a_cell_that_is_wider_than_the_terminal_is_cut_and_that_is_said():
+    grid = Grid("t", ("point", "labels"), ((Text("a name of many words " * 3), Text("名" * 60, best=True)),))
+    lines = as_text([grid], 50).splitlines()
+    assert max(len(line) for line in lines) <= 50
+    assert "…" in lines[4]
+    assert " ".join(line[:24].strip() for line in lines[4:] if "cut to" not in line).startswith(
+        "a name of many words a name"
+    )
+    assert "cut to the width of the terminal" in as_text([grid], 50)
+    assert "…" not in as_text([grid])
+
+
+def test_negative_numbers_have_a_minus_sign_in_print():
+    grid = Grid("t", ("", "P@1"), ((Text("ECLARE-8K"), Text("-0.60")), (Text("a"), Text("-1.20 .. +0.30"))))
+    assert "$-$0.60" in as_latex([grid])
+    assert "ECLARE-8K" in as_latex([grid])
+    assert "−1.20 .. +0.30" in as_html([grid], "t")
+    assert "-0.60" in as_text([grid])
+
+
+def test_only_a_terminal_has_a_width(monkeypatch, tmp_path):
+    monkeypatch.setenv("COLUMNS", "71")
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    assert terminal_width(None) == 71
+    assert terminal_width(tmp_path / "table.txt") is None
+    monkeypatch.setattr("sys.stdout.isatty", lambda: False, raising=False)
+    assert terminal_width(None) is None

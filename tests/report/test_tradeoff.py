@@ -11,7 +11,8 @@ from xcbench.cli import main
 from xcbench.errors import InputError
 from xcbench.evaluation import Interval
 from xcbench.report import tradeoff
-from xcbench.report.tradeoff import COSTS, GAINS, Standing, _pictures, draw_tradeoff, front, standings
+from xcbench.report.tradeoff import COSTS, GAINS, Standing, _notes, _pictures, draw_tradeoff, front, standings
+from xcbench.report.variants import variants_on
 from xcbench.runner.execute import run
 from xcbench.runner.spec import RunSpec
 
@@ -42,26 +43,54 @@ def runs(dataset_runs):
         RunSpec("label-text"),
         RunSpec("popularity"),
         RunSpec("knn", overrides={"neighbours": 3}),
+        RunSpec("knn", rerank="game"),
     ):
         run(spec, data=dataset_runs.data, store=dataset_runs.store)
     return list(dataset_runs.store.records())
 
 
-def test_only_plain_runs_count_and_seeds_are_averaged(runs, dataset_runs):
-    found = {s.method: s for s in standings(runs, dataset_runs.data.fingerprint)}
-    assert sorted(found) == ["knn", "label-text", "popularity"]
-    plain = [r for r in runs if r.method == "knn" and not r.ablations and not r.overrides]
+def standings_of(runs, dataset_runs):
+    return {standing.name: standing for standing in standings(variants_on(runs, dataset_runs.data.fingerprint))}
+
+
+def test_methods_stand_there_also_reranked_and_seeds_are_averaged(runs, dataset_runs):
+    found = standings_of(runs, dataset_runs)
+    assert sorted(found) == ["knn", "knn + game", "label-text", "popularity"]
+    plain = [r for r in runs if r.method == "knn" and not r.ablations and not r.overrides and not r.rerank]
+    assert len(plain) == 2
     assert found["knn"].costs["train_s"] == pytest.approx(np.mean([r.train_seconds for r in plain]))
     assert found["knn"].gains["P@1"].value == 100
-    assert standings(runs, "of other data") == []
+    assert found["knn + game"].is_varied
+    assert not found["knn"].is_varied
+    assert variants_on(runs, "of other data") == []
 
 
 def test_an_older_version_of_a_method_is_left_out(runs, dataset_runs):
     old = dataclasses.replace(
         next(r for r in runs if r.method == "popularity"), method_version="0", train_seconds=1e6, finished="1999"
     )
-    found = {s.method: s for s in standings([old, *runs], dataset_runs.data.fingerprint)}
-    assert found["popularity"].costs["train_s"] < 1e6
+    assert standings_of([old, *runs], dataset_runs)["popularity"].costs["train_s"] < 1e6
+
+
+def test_times_of_other_threads_are_not_on_the_front(runs, dataset_runs):
+    def on_more_threads(record):
+        return dataclasses.replace(record, environment={**record.environment, "threads": 64}, train_seconds=1e-6)
+
+    mixed = [on_more_threads(r) if r.method == "label-text" else r for r in runs]
+    found = standings_of(mixed, dataset_runs)
+    assert not found["label-text"].is_timed_alike
+    assert found["knn"].is_timed_alike
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for picture in _pictures(list(found.values()), "toy"):
+            line = next(line for line in picture.axes[0].lines if line.get_drawstyle() == "steps-post")
+            assert min(line.get_xdata()) > 1e-6
+    assert "Triangles" in _notes(list(found.values()), [], "")
+
+
+def test_what_is_not_drawn_is_counted(runs, dataset_runs, tmp_path):
+    draw_tradeoff(dataset_runs, tmp_path / "t.svg")
+    assert "Not drawn: ablations (1), other settings (1)." in (tmp_path / "t.svg").read_text()
 
 
 def test_the_picture(runs, dataset_runs, tmp_path):
@@ -92,9 +121,9 @@ def test_any_spread_of_times_is_drawn_with_its_points_inside_and_ticks_that_can_
 
 def test_seeds_may_be_chosen(runs, dataset_runs, tmp_path, monkeypatch):
     drawn = []
-    monkeypatch.setattr(tradeoff, "_pictures", lambda found, _: iter(drawn.append(found) or ()))
+    monkeypatch.setattr(tradeoff, "_pictures", lambda found, *_: iter(drawn.append(found) or ()))
     draw_tradeoff(dataset_runs, tmp_path / "t.png", seeds=(1,))
-    assert [(s.method, s.costs["train_s"]) for s in drawn[0]] == [
+    assert [(s.name, s.costs["train_s"]) for s in drawn[0]] == [
         ("knn", next(r.train_seconds for r in runs if r.seed == 1))
     ]
 

@@ -16,7 +16,7 @@ DOCS = Path(__file__).parent.parent.parent / "docs"
 
 @pytest.fixture
 def example(tmp_path):
-    block = re.search(r"```python\n(.*?)```", (DOCS / "writing-a-method.md").read_text("utf-8"), re.DOTALL)
+    block = re.search(r"```python\n(.*?)```", (DOCS / "guides" / "writing-a-method.md").read_text("utf-8"), re.DOTALL)
     path = tmp_path / "centroids.py"
     path.write_text(block.group(1), "utf-8")
     return str(path)
@@ -34,6 +34,6 @@ def test_the_example_runs_with_its_ablation(example, tmp_path, monkeypatch):
 
 
 def test_the_columns_of_results_are_listed():
-    text = " ".join((DOCS / "runner.md").read_text("utf-8").split())
+    text = " ".join((DOCS / "guides" / "runner.md").read_text("utf-8").split())
     listed = re.search(r"Columns: (.*?folder`)", text).group(1)
     assert re.findall(r"\w+", re.sub(r"\(.*?\)", "", listed)) == list(COLUMNS)

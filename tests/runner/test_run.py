@@ -59,7 +59,6 @@ def test_a_record_holds_what_can_be_checked_from_its_parts(go, data):
     assert record.peak_memory >= max(s.peak_memory for s in record.stages) > 1 << 20
     assert record.model_bytes > 50 * 4
     assert "stage rank: ran" in record.log()
-    assert f"P@1 {record.metrics['P@1'].value:.2f}" in record.log()
     assert record.environment["packages"]["torch"]
     stored = json.loads((record.folder / "record.json").read_text())
     assert stored["metrics"][0]["name"] == "P@1"

@@ -379,9 +379,13 @@ def test_a_stage_returns_named_values(cache, data):
 
 def test_progress_is_plain_lines_without_a_terminal(cache, data, caplog, monkeypatch):
     caplog.set_level(logging.INFO, "xcbench")
-    monkeypatch.setattr("xcbench.runner.context._SECONDS_BETWEEN_LINES", -1)
+    monkeypatch.setattr("xcbench.progress.LINE_EVERY", 0)
     assert list(context(cache, data).progress([5, 6, 7], "epochs")) == [5, 6, 7]
-    assert [r.getMessage() for r in caplog.records] == ["epochs: 0 of 3", "epochs: 1 of 3", "epochs: 2 of 3"]
+    assert [r.getMessage() for r in caplog.records] == [
+        "epochs: 33%, 0 s left",
+        "epochs: 67%, 0 s left",
+        "epochs: 100%, 0 s left",
+    ]
 
 
 def test_ls_and_remove(cache, data, trace):
@@ -448,14 +452,15 @@ def test_a_crowd_computes_each_stage_and_each_run_once(tmp_path, trace):
     assert StageCache(tmp_path / "home" / "stages").remains() == []
 
 
-def test_ctrl_c_is_one_line_and_leaves_nothing_half_done(tmp_path, trace):
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_ctrl_c_is_one_line_and_leaves_nothing_half_done(tmp_path, trace, number, code):
     process = start(tmp_path, trace, "--set", "pause=60")
     deadline = time.monotonic() + 60
     while not Path(trace.path).exists() and time.monotonic() < deadline:
         time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     _, err = process.communicate(timeout=60)
-    assert process.returncode == 130
-    assert err.splitlines()[-1] == "xcbench: interrupted"
+    assert process.returncode == code
+    assert err.splitlines()[-1] == "xcbench: interrupted; the same command goes on where it stopped"
     assert "Traceback" not in err
     assert StageCache(tmp_path / "home" / "stages").entries() == []

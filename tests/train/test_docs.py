@@ -1,11 +1,11 @@
-"""The example of docs/training.md runs as it stands there, if smaller and for fewer epochs, and learns."""
+"""The example of docs/guides/training.md runs as it stands there, if smaller and for fewer epochs, and learns."""
 
 import re
 from pathlib import Path
 
 import numpy as np
 
-DOCS = Path(__file__).parent.parent.parent / "docs" / "training.md"
+DOCS = Path(__file__).parent.parent.parent / "docs" / "guides" / "training.md"
 
 
 def test_the_example_runs():

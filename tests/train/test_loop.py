@@ -20,6 +20,7 @@ from xcbench.errors import InputError, XCBenchError
 from xcbench.kernels.memory import MemoryEstimate
 from xcbench.nn import FreeLabels, TokenEmbeddings
 from xcbench.nn.dropout import start_step
+from xcbench.signals import Terminated, terminate_as_interrupt
 from xcbench.train import Points, RankAll, Schedule, Training, Work, all_classifiers, encode, estimate_memory, train
 from xcbench.train.memory import check_fits
 
@@ -174,6 +175,43 @@ def test_an_interrupted_training_continues_to_the_same_end(tmp_path):
     train(resumed, points, eager, Work(device="cpu", checkpoints=tmp_path, log=lines.append))
     assert any("goes on from step" in line for line in lines)
     assert same(parameters(resumed), parameters(task))
+
+
+@pytest.mark.parametrize(("number", "raised"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, Terminated)])
+def test_a_signal_ends_the_training_after_its_step_with_a_checkpoint(tmp_path, number, raised):
+    task, points = toy()
+    train(task, points, SHORT, QUIET)
+    stopped, _ = toy()
+    steps = iter(range(100))
+
+    def signal_at_step_7(batch):
+        if next(steps) == 7:
+            signal.raise_signal(number)
+        return type(stopped).loss(stopped, batch)
+
+    stopped.loss = signal_at_step_7
+    lines = []
+    work = Work(device="cpu", checkpoints=tmp_path, log=lines.append)
+    with pytest.raises(raised), terminate_as_interrupt():
+        train(stopped, points, SHORT, work)
+    assert lines[-1] == "module: stopped after step 8 of 12, with a checkpoint"
+
+    resumed, _ = toy()
+    train(resumed, points, SHORT, work)
+    assert "module: goes on from step 8" in lines
+    assert same(parameters(resumed), parameters(task))
+
+
+def test_without_checkpoints_a_signal_ends_the_training_at_once():
+    task, points = toy()
+
+    def interrupted(batch):
+        signal.raise_signal(signal.SIGINT)
+        raise AssertionError("the signal was held back")
+
+    task.loss = interrupted
+    with pytest.raises(KeyboardInterrupt):
+        train(task, points, SHORT, QUIET)
 
 
 def test_a_resumed_training_is_not_initialised_again(tmp_path):
@@ -364,7 +402,7 @@ def test_masks_differ_from_step_to_step():
 
 
 def test_plain_lines_tell_loss_speed_and_time_left(monkeypatch):
-    monkeypatch.setattr("xcbench.train.progress.LINE_EVERY", 0)
+    monkeypatch.setattr("xcbench.progress.LINE_EVERY", 0)
     lines = []
     train(*toy(), SHORT, Work(device="cpu", log=lines.append), name="surrogate")
     assert lines[0].startswith("surrogate: 12 steps on cpu, about ")

@@ -10,8 +10,25 @@ from collections.abc import Sequence
 import cyclopts
 
 from xcbench import __version__
-from xcbench.cli import cache, check, compare, data, doctor, evaluate, graph, listing, predict, run, table
+from xcbench.cli import (
+    add,
+    cache,
+    check,
+    compare,
+    data,
+    doctor,
+    evaluate,
+    graph,
+    listing,
+    predict,
+    report,
+    run,
+    table,
+    threshold,
+    tune,
+)
 from xcbench.errors import XCBenchError
+from xcbench.signals import Terminated, terminate_as_interrupt
 
 app = cyclopts.App(
     name="xcbench",
@@ -19,11 +36,15 @@ app = cyclopts.App(
     version=__version__,
     suppress_keyboard_interrupt=False,
 )
+app.register_install_completion_command()
 app.command(listing.list_, name="list")
 app.command(data.app)
 app.command(run.run)
+app.command(add.add)
 app.command(predict.predict)
 app.command(evaluate.evaluate)
+app.command(threshold.threshold)
+app.command(tune.tune)
 app.command(compare.compare)
 app.command(check.check)
 app.command(doctor.doctor)
@@ -32,10 +53,13 @@ app.command(cache.app)
 app.command(table.table)
 app.command(table.claims)
 app.command(table.plot)
+app.command(report.report)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one command. Expected failures become one line on stderr and an exit code (1 failed, 2 wrong input).
+
+    Ctrl-C and SIGTERM do, too (130 and 143).
 
     Parameters
     ----------
@@ -47,7 +71,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.stdout.reconfigure(errors="backslashreplace")
 
     try:
-        app(arguments, exit_on_error=False, print_error=False)
+        with terminate_as_interrupt():
+            app(arguments, exit_on_error=False, print_error=False)
     except XCBenchError as error:
         _fail(str(error), error.exit_code)
     except cyclopts.CycloptsError as error:
@@ -57,8 +82,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except OSError as error:
         # A file or folder that cannot be read or written, wherever it was named.
         _fail(_describe(error), 1)
-    except KeyboardInterrupt:
-        _fail("interrupted", 130)
+    except Terminated as interrupt:
+        _fail(str(interrupt) or "terminated", 143)
+    except KeyboardInterrupt as interrupt:
+        _fail(str(interrupt) or "interrupted", 130)
 
 
 def _describe(error: OSError) -> str:

@@ -21,7 +21,7 @@ def compare(
     Parameters
     ----------
     runs
-        Two or more ids of runs, starts of ids, or folders of records.
+        Two or more runs, by id or name (latest, METHOD@DATASET, what --name gave), or folders of records.
     metric
         What to compare by; may be given several times.
     store
@@ -40,8 +40,8 @@ def compare(
         print_json([vars(run) for run in compared])
         return
 
-    header = ("metric", "run", "%", "to the first (95%)", "p", "")
-    print(columns(header, [_row(run) for run in compared], "  rrr"))
+    header = ("metric", "run", "what differs", "%", "to the first (95%)", "p", "")
+    print(columns(header, [_row(run) for run in compared], "   rrr"))
 
     comparisons = sum(run.difference is not None for run in compared)
     print(f"\np: paired bootstrap over test points, corrected (Holm) for {comparisons} comparisons")
@@ -50,10 +50,10 @@ def compare(
 def _row(run: "ComparedRun") -> tuple[str, ...]:
     value = f"{run.value:.2f}"
     if run.difference is None:
-        return (run.metric, run.run, value, "", "", "")
+        return (run.metric, run.run, run.differs, value, "", "", "")
 
     difference = f"{run.difference:+.2f} [{run.low:+.2f}, {run.high:+.2f}]"
-    return (run.metric, run.run, value, difference, f"{run.p_value:.2g}", _verdict(run))
+    return (run.metric, run.run, run.differs, value, difference, f"{run.p_value:.2g}", _verdict(run))
 
 
 def _verdict(run: "ComparedRun") -> str:

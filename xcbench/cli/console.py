@@ -1,28 +1,25 @@
-"""What verbs print: log lines to stderr (around a progress bar, if there is one), results to stdout."""
+"""What verbs print: log lines to stderr, results to stdout."""
 
+import contextlib
 import json
 import logging
+import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from xcbench.ranks import rank
 
 
 class _LineHandler(logging.Handler):
-    """Prints plain lines to stderr. If a progress bar is in use, `tqdm` makes room for them."""
+    """Prints plain lines to stderr, which is looked up each time: a row of progress takes its place to make room."""
 
     def emit(self, record: logging.LogRecord) -> None:
         text = record.getMessage()
         if record.levelno >= logging.WARNING:
             text = f"{record.levelname.lower()}: {text}"
-
-        # Looked up rather than imported: a verb without a progress bar need not load it.
-        tqdm = sys.modules.get("tqdm")
-        if tqdm:
-            tqdm.tqdm.write(text, file=sys.stderr)
-        else:
-            print(text, file=sys.stderr)
+        print(text, file=sys.stderr)
 
 
 def show_log() -> None:
@@ -36,6 +33,29 @@ def show_log() -> None:
     if not any(isinstance(handler, _LineHandler) for handler in logger.handlers):
         logger.addHandler(_LineHandler())
     logger.setLevel(logging.INFO)
+
+
+@contextlib.contextmanager
+def goes_on() -> Iterator[None]:
+    """Let Ctrl-C and SIGTERM say that the command can be continued."""
+    try:
+        yield
+    except KeyboardInterrupt as interrupt:
+        interrupt.args = ("interrupted; the same command goes on where it stopped",)
+        raise
+
+
+def terminal_width(output: Path | None) -> int | None:
+    """Return how many characters a line on the terminal has; None where text goes to a file or another program.
+
+    Parameters
+    ----------
+    output
+        The file that is written instead of stdout, if any.
+    """
+    if output is not None or not sys.stdout.isatty():
+        return None
+    return shutil.get_terminal_size().columns
 
 
 def print_json(value: Any) -> None:

@@ -19,7 +19,7 @@ def doctor(
 ) -> None:
     """Train each method briefly on the CPU and on a device, and say whether the two agree, and how fast each is.
 
-    Exit code 1 if any method differs by more than rounding explains. See docs/gpu.md for the tolerance.
+    Exit code 1 if any method differs by more than rounding explains. See docs/guides/gpu.md for the tolerance.
 
     Parameters
     ----------

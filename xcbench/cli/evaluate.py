@@ -16,12 +16,14 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from xcbench.data import TopK
-    from xcbench.evaluation import Evaluation, Metric, Truth
+    from xcbench.evaluation import Evaluation, Metric, Thresholds, Truth
+    from xcbench.runner.store import Record
 
 
 def evaluate(
     *,
-    predictions: Path,
+    predictions: Path | None = None,
+    run: str | None = None,
     dataset: str | None = None,
     metrics: str | None = None,
     bins: int | None = None,
@@ -32,11 +34,20 @@ def evaluate(
     filter_: Annotated[Path | None, Parameter(name="--filter")] = None,
     propensity_a: float | None = None,
     propensity_b: float | None = None,
+    threshold: str | None = None,
+    store: Path | None = None,
 ) -> None:
-    """Score predictions for the test points of a dataset, or of any label file.
+    """Score predictions for the test points of a dataset, or of any label file, or of a stored run.
 
     Parameters
     ----------
+    run
+        A stored run instead of a file, by id or name (latest, METHOD@DATASET, what --name gave).
+    threshold
+        Score decisions instead of rankings: a label is predicted where its score reaches this number; auto: what
+        `xcbench threshold` chose for the run.
+    store
+        With --run: the folder of run records; by default in XCBENCH_HOME.
     predictions
         An npz: a csr of scores (scipy.sparse.save_npz), or arrays `indices` and `scores` of [points, k].
     dataset
@@ -64,8 +75,19 @@ def evaluate(
 
     requested = parse_metrics(DEFAULT_METRICS if metrics is None else metrics.split(","))
     places = places_needed(requested)
+    if threshold is not None:
+        if metrics is not None or bins is not None:
+            raise InputError("--metrics and --bins are of rankings, --threshold makes decisions: give one of the two")
+        places = None
 
-    if truth is None:
+    record = None
+    if run is not None:
+        if any(option is not None for option in (predictions, dataset, truth)):
+            raise InputError("a run has its own predictions and data: give --run alone")
+        record, target = _of_run(run, store)
+    elif predictions is None:
+        raise InputError("say what to score: --predictions FILE, or --run RUN")
+    elif truth is None:
         if any(option is not None for option in (train_labels, filter_, propensity_a, propensity_b)):
             raise InputError("--train-labels, --filter and --propensity-a, -b go with --truth; a dataset has its own")
         predicted, target = _on_dataset(predictions, dataset, places)
@@ -75,6 +97,12 @@ def evaluate(
         constants = (propensity_a, propensity_b)
         predicted, target = _on_files(predictions, truth, train_labels, filter_, constants, places)
 
+    if threshold is not None:
+        if record is not None:
+            predicted = record.predictions()
+        _print_decisions(predicted, target, threshold, record, as_json=json_)
+        return
+
     if metrics is None and target.inverse_propensity is None:
         requested = tuple(metric for metric in requested if not metric.family.needs_propensities)
 
@@ -83,8 +111,11 @@ def evaluate(
     else:
         label_bins = _label_bins(target, bins, bins_by)
 
-    evaluation = evaluate(predicted, target, requested)
-    _note_missing_places(requested, predicted.k)
+    if record is not None:
+        evaluation = record.evaluate(target, [str(metric) for metric in requested])
+    else:
+        evaluation = evaluate(predicted, target, requested)
+        _note_missing_places(requested, predicted.k)
     if json_:
         print(_as_json(evaluation, label_bins, bins or 0))
         return
@@ -93,6 +124,49 @@ def evaluate(
     if label_bins is not None:
         print(f"\n{_bin_table(evaluation, label_bins, bins or 0)}")
         print(f"\nbins: equal by {bins_by}, from the rarest labels up; each column adds up to its metric")
+
+
+def _of_run(run: str, store: Path | None) -> "tuple[Record, Truth]":
+    from xcbench.cli.console import show_log
+    from xcbench.evaluation import Truth
+    from xcbench.report.comparison import dataset_of
+    from xcbench.runner.store import load_record
+
+    show_log()
+    record = load_record(run, store)
+    return record, Truth.of(dataset_of(record))
+
+
+def _print_decisions(
+    predictions: "TopK",
+    target: "Truth",
+    threshold: str,
+    record: "Record | None",
+    *,
+    as_json: bool,
+) -> None:
+    """Print the figures of the labels that reach a threshold."""
+    from xcbench.evaluation import evaluate_decisions
+
+    values = evaluate_decisions(predictions, target, _thresholds(threshold, record))
+    if as_json:
+        print(json.dumps(values))
+    else:
+        print(columns(("at the threshold", "%"), [(name, f"{value:.2f}") for name, value in values.items()], " r"))
+
+
+def _thresholds(threshold: str, record: "Record | None") -> "Thresholds":
+    from xcbench.evaluation import Thresholds
+    from xcbench.runner.thresholds import load_thresholds
+
+    if threshold == "auto":
+        if record is None:
+            raise InputError("--threshold auto is what was chosen for a run: it goes with --run")
+        return load_thresholds(record)
+    try:
+        return Thresholds.everywhere(float(threshold))
+    except ValueError:
+        raise InputError(f"--threshold is a number or auto, got {threshold!r}") from None
 
 
 def _on_dataset(predictions: Path, dataset: str | None, places: int | None) -> "tuple[TopK, Truth]":

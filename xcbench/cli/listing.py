@@ -1,8 +1,6 @@
 """The verb `list`: what there is, by kind."""
 
 import json
-import logging
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Literal
 
 from xcbench.cli.console import columns, print_json, show_log
@@ -11,13 +9,22 @@ from xcbench.cli.options import JsonFlag
 if TYPE_CHECKING:
     from xcbench.runner.store import Record
 
-Kind = Literal["methods", "ablations", "augmentations", "rerankers", "datasets", "tables", "runs"]
+Kind = Literal["methods", "ablations", "augmentations", "rerankers", "datasets", "metrics", "tables", "runs"]
 
-_log = logging.getLogger(__name__)
+_KINDS: dict[Kind, str] = {
+    "methods": "what --method takes",
+    "ablations": "named variations of the methods: --ablation",
+    "augmentations": "changes of the training data: --augment",
+    "rerankers": "changes of the predictions: --rerank",
+    "datasets": "what --dataset takes, embedded and imported ones, with their sizes",
+    "metrics": "what --metrics takes",
+    "tables": "tables and figures of papers: xcbench table NAME",
+    "runs": "what is in the store: --run",
+}
 
 
 def list_(
-    kind: Kind,
+    kind: Kind | None = None,
     *,
     method: str | None = None,
     store: str | None = None,
@@ -28,7 +35,7 @@ def list_(
     Parameters
     ----------
     kind
-        What to list.
+        What to list; without it, the kinds there are.
     method
         Only the ablations of this method, which may also be a file.
     store
@@ -40,16 +47,22 @@ def list_(
 
     show_log()
     if method is not None and kind != "ablations":
-        raise InputError(f"--method goes with `list ablations`, not with `list {kind}`")
+        raise InputError("--method goes with `list ablations` only")
 
     rows = _rows(kind, method, store)
     if json_:
         print_json(rows)
     elif rows:
-        cells = [[_cell(value) for value in row.values()] for row in rows]
-        print(columns(list(rows[0]), cells))
+        print(_table(rows))
     else:
         print(f"there are no {kind} yet")
+
+
+def _table(rows: list[dict[str, Any]]) -> str:
+    """Return aligned columns; one that is empty in every row is left out."""
+    names = [name for name in rows[0] if any(_cell(row[name]) for row in rows)]
+    cells = [[_cell(row[name]) for name in names] for row in rows]
+    return columns(names, cells)
 
 
 def _cell(value: Any) -> str:
@@ -61,8 +74,10 @@ def _cell(value: Any) -> str:
     return str(value)
 
 
-def _rows(kind: Kind, method: str | None, store: str | None) -> list[dict[str, Any]]:
+def _rows(kind: Kind | None, method: str | None, store: str | None) -> list[dict[str, Any]]:
     """Return an object per line of the list; all have the same keys."""
+    if kind is None:
+        return [{"list": name, "what it shows": text} for name, text in _KINDS.items()]
     if kind == "methods":
         return _plugins("method")
     if kind == "augmentations":
@@ -73,6 +88,8 @@ def _rows(kind: Kind, method: str | None, store: str | None) -> list[dict[str, A
         return _ablations(method)
     if kind == "datasets":
         return _datasets()
+    if kind == "metrics":
+        return _metrics()
     if kind == "tables":
         return _tables()
     return _runs(store)
@@ -89,36 +106,11 @@ def _plugins(kind: Literal["method", "augmentation", "reranker"]) -> list[dict[s
 
 
 def _ablations(method: str | None) -> list[dict[str, Any]]:
-    from xcbench.plugins.config import changes
-    from xcbench.plugins.registry import get_method
+    from xcbench.plugins.ablations import ablations_of, all_ablations
 
-    names = [method] if method is not None else _usable_methods()
-
-    rows = []
-    for method_name in names:
-        method_type = get_method(method_name)
-        for name, ablation in method_type.ablations.items():
-            changed = changes(method_type.config_type, ablation.patch)
-            row = {
-                "method": method_type.name,
-                "ablation": name,
-                "title in the paper": ablation.title,
-                "changes": {change.key: (change.old, change.new) for change in changed},
-            }
-            rows.append(row)
-    return rows
-
-
-def _usable_methods() -> Iterator[str]:
-    """Yield the methods that can be loaded; for the others a warning says why they are missing from the list."""
-    from xcbench.plugins.registry import entries, unavailable_reason
-
-    for entry in entries("method"):
-        reason = unavailable_reason(entry)
-        if reason:
-            _log.warning("%s is %s", entry.name, reason)
-        else:
-            yield entry.name
+    if method is not None:
+        return ablations_of(method)
+    return all_ablations()
 
 
 def _datasets() -> list[dict[str, Any]]:
@@ -126,7 +118,25 @@ def _datasets() -> list[dict[str, Any]]:
 
     rows = []
     for entry in dataset_entries():
-        row = {"name": entry.name, "origin": entry.origin, "folder": str(entry.folder)}
+        row: dict[str, Any] = {"name": entry.name, "origin": entry.origin}
+        row |= dict.fromkeys(("train", "test", "labels"))
+        sizes = entry.sizes()
+        if sizes is not None:
+            row |= {"train": sizes.train, "test": sizes.test, "labels": sizes.labels}
+        rows.append(row | {"folder": str(entry.folder)})
+    return rows
+
+
+def _metrics() -> list[dict[str, Any]]:
+    from xcbench.evaluation.registry import METRICS, SYNONYMS, TITLES
+
+    rows = []
+    for family in METRICS:
+        synonyms = [synonym for synonym, name in SYNONYMS.items() if name == family.name]
+        example = family.name
+        if family.needs_k:
+            example = f"{family.name}@5"
+        row = {"metric": example, "title": TITLES.get(family.name, ""), "also known as": ", ".join(synonyms)}
         rows.append(row)
     return rows
 
@@ -140,7 +150,8 @@ def _tables() -> list[dict[str, Any]]:
 def _runs(store: str | None) -> list[dict[str, Any]]:
     from xcbench.runner.store import Store
 
-    return [_run(record) for record in Store(store).records()]
+    newest_first = sorted(Store(store).records(), key=lambda record: record.finished, reverse=True)
+    return [_run(record) for record in newest_first]
 
 
 def _run(record: "Record") -> dict[str, Any]:
@@ -152,9 +163,11 @@ def _run(record: "Record") -> dict[str, Any]:
 
     return {
         "run": record.id,
+        "name": record.name or "",
         "ablation": "+".join(record.ablations),
         "augment": "+".join(record.augment),
         "rerank": record.rerank or "",
+        "preset": record.preset or "",
         "set": ", ".join(overrides),
         "ensemble": record.ensemble,
         "dataset": record.dataset,

@@ -1,7 +1,7 @@
-"""The verb `predict`: labels for new text, predicted by the model of a stored run."""
+"""The verb `predict`: labels for new text, predicted by the model of a run."""
 
 import json
-import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,21 +11,29 @@ from xcbench.cli.console import columns, show_log
 from xcbench.cli.options import JsonFlag, Names
 
 if TYPE_CHECKING:
-    from xcbench.data import TextColumn, TopK
+    from xcbench.data.answers import Answers
+    from xcbench.runner.answering import Question, QuestionTable
+    from xcbench.runner.model import Model
+    from xcbench.runner.store import Record
 
 
 def predict(
     *,
-    run: str,
+    run: str | None = None,
     text: Names = (),
     input_: Annotated[Path | None, Parameter(name="--input", allow_leading_hyphen=True)] = None,
+    column: str | None = None,
+    id_column: str | None = None,
+    output: Path | None = None,
     k: int = 10,
+    threshold: float | None = None,
     method: str | None = None,
+    dataset: str | None = None,
     device: str = "cpu",
     store: Path | None = None,
     json_: JsonFlag = False,
 ) -> None:
-    """Predict labels of new text with the model of a stored run.
+    """Predict labels of new text with the model of a run.
 
     Parameters
     ----------
@@ -34,11 +42,22 @@ def predict(
     text
         A title; may be given several times.
     input_
-        A file with a title per line; - is the standard input.
+        A table (.csv, .tsv, .jsonl or .parquet), or a text file with a title per line; - is the standard input.
+    column
+        The column of titles in a table; by default `title`, or the only column.
+    id_column
+        The column of ids, which are written beside the answers; without it rows are numbered from 1.
+    output
+        The file to write, a row per row of the input: .csv, .tsv, .jsonl or .parquet. Without it answers are printed.
     k
-        How many labels to show.
+        How many labels per title.
+    threshold
+        Leave out labels with a lower score than this.
     method
-        The file of the run's method, if that is neither built in nor installed.
+        With --run, the file of the run's method, if that is neither built in nor installed. With --dataset, the method.
+    dataset
+        In the place of --run: predict with the run of --method on this dataset, which is trained first if it is not in
+        the store yet.
     device
         Where to predict: cpu, cuda, cuda:N, or auto (a GPU if there is one). A GPU first needs a copy of the model.
     store
@@ -47,76 +66,131 @@ def predict(
         Print a JSON list with an object for each title.
     """
     show_log()
-    from xcbench.errors import InputError
+    from xcbench.runner.answering import QuestionTable, answer_table, answers, check_request
     from xcbench.runner.environment import check_device, choose_device
     from xcbench.runner.gpus import readable_memory_errors
     from xcbench.runner.model import load_model
-    from xcbench.runner.store import load_record
 
-    if k < 1:
-        raise InputError(f"k is at least 1, got {k}")
-    titles = [*text, *_read_titles(input_)]
-    if not titles:
-        raise InputError('nothing to predict: give --text "..." or --input FILE')
-
+    # All that can be wrong is looked at before a model is loaded, let alone trained.
+    check_request(k, threshold)
     check_device(device)
-    model = load_model(load_record(run, store), method)
+    _check_options(text, input_, column or id_column, output, as_json=json_)
+    table = None
+    if input_ is not None:
+        table = QuestionTable.open(input_, column, id_column)
+    if dataset is None:
+        model = load_model(_stored_run(run, store), method)
+    else:
+        model = load_model(_run_on(dataset, method, run, store, device))
+
     device = choose_device(device)
     with readable_memory_errors(device):
-        predictions = model.to(device).predict_text(titles, k)
-    answers = []
-    for row, title in enumerate(titles):
-        labels = _labels_of_row(predictions, row, model.label_titles)
-        answers.append({"text": title, "labels": labels})
-
-    if json_:
-        print(json.dumps(answers, indent=2, ensure_ascii=False))
-    else:
-        print("\n\n".join(_answer_text(answer) for answer in answers))
-
-
-def _read_titles(path: Path | None) -> list[str]:
-    """Return the lines of a file that are not empty."""
-    from xcbench.errors import DataError
-
-    if path is None:
-        return []
-
-    try:
-        if str(path) == "-":
-            content = sys.stdin.read()
+        model = model.to(device)
+        if table is not None and output is not None:
+            rows = answer_table(model, table, output, k, threshold)
+            print(f"{rows:,} rows answered, written to {output}")
         else:
-            content = path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"cannot be read: {error}", path) from None
-
-    return [line.strip() for line in content.splitlines() if line.strip()]
+            _print_answers(model, answers(model, _questions(text, table), k, threshold), as_json=json_)
 
 
-def _labels_of_row(predictions: "TopK", row: int, label_titles: "TextColumn | None") -> list[dict[str, Any]]:
+def _check_options(
+    text: tuple[str, ...],
+    input_: Path | None,
+    column: str | None,
+    output: Path | None,
+    *,
+    as_json: bool,
+) -> None:
+    from xcbench.data.answers import check_answer_path
+    from xcbench.errors import InputError
+
+    if input_ is None and not text:
+        raise InputError('nothing to predict: give --text "..." or --input FILE')
+    if input_ is None and (column or output):
+        raise InputError("--column, --id-column and --output go with --input FILE")
+    if output is None:
+        return
+    if text or as_json:
+        raise InputError("--output goes with --input FILE alone, without --text and --json")
+    if input_ is not None and output.resolve() == input_.resolve():
+        raise InputError(f"{output}: --output is the file of --input, which would be lost; name another one")
+    check_answer_path(output)
+
+
+def _questions(text: tuple[str, ...], table: "QuestionTable | None") -> Iterator["Question"]:
+    yield from enumerate(text, 1)
+    if table is not None:
+        yield from table
+
+
+def _stored_run(run: str | None, store: Path | None) -> "Record":
+    from xcbench.errors import InputError
+    from xcbench.runner.store import load_record
+
+    if run is None:
+        raise InputError("say which model predicts: --run RUN, or --method METHOD --dataset DATASET to train one")
+    return load_record(run, store)
+
+
+def _run_on(
+    dataset: str,
+    method: str | None,
+    run: str | None,
+    store: Path | None,
+    device: str,
+) -> "Record":
+    """Return the run of a method on a dataset, trained now if it is not in the store."""
+    from xcbench.errors import InputError
+    from xcbench.runner.execute import run as execute
+    from xcbench.runner.spec import RunSpec
+
+    if run is not None:
+        raise InputError("--run names a finished run and --dataset data to train on; give one of them")
+    if method is None:
+        raise InputError("--dataset needs --method, the method to train on it")
+    return execute(RunSpec(method, dataset), store=store, device=device)
+
+
+def _print_answers(model: "Model", parts: Iterator["Answers"], *, as_json: bool) -> None:
+    shown = []
+    for part in parts:
+        for row, title in enumerate(part.titles):
+            labels = _labels_of_row(model, part, row)
+            shown.append({"text": title, "labels": labels, "note": part.notes[row]})
+
+    if as_json:
+        print(json.dumps(shown, indent=2, ensure_ascii=False))
+    else:
+        print("\n\n".join(_answer_text(answer) for answer in shown))
+
+
+def _labels_of_row(model: "Model", answers: "Answers", row: int) -> list[dict[str, Any]]:
     """Return the labels that were predicted for one title, best first."""
     labels = []
+    predictions = answers.predictions
     for label, score in zip(predictions.indices[row], predictions.scores[row], strict=True):
         # Label -1 is padding.
         if label < 0:
             continue
 
         title = None
-        if label_titles:
-            title = label_titles[int(label)]
+        if model.label_titles:
+            title = model.label_titles[int(label)]
         labels.append({"label": int(label), "title": title, "score": float(score)})
     return labels
 
 
 def _answer_text(answer: dict[str, Any]) -> str:
+    lines = [answer["text"]]
+    if answer["note"]:
+        lines.append(f"note: {answer['note']}")
     if not answer["labels"]:
-        return f"{answer['text']}\nno label found"
+        return "\n".join(lines)
 
     rows = []
     for label in answer["labels"]:
         # Three digits of any size: products of probabilities fall fast, and four decimals would show most of them as 0.
         score = f"{label['score']:#.3g}"
         rows.append((score, str(label["label"]), label["title"] or ""))
-
-    table = columns(("score", "label", "title"), rows, "rr")
-    return f"{answer['text']}\n{table}"
+    lines.append(columns(("score", "label", "title"), rows, "rr"))
+    return "\n".join(lines)

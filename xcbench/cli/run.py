@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from xcbench.cli.console import columns, duration, print_json, show_log, size
+from xcbench.cli.console import columns, duration, goes_on, print_json, show_log, size
 from xcbench.cli.options import Flag, JsonFlag, Names
 from xcbench.defaults import DEFAULT_DATASET
 from xcbench.ranks import rank
@@ -17,21 +17,26 @@ if TYPE_CHECKING:
     from xcbench.runner.store import Record
 
 
+SetOption = Annotated[tuple[str, ...], Parameter(name="--set", negative=())]
+"""--set key.path=value changes one setting; may be given several times."""
+
+
 def run(
-    *,
     method: str,
+    *,
     ablation: Names = (),
     augment: Names = (),
     rerank: str | None = None,
     preset: str = "auto",
     dataset: str = DEFAULT_DATASET,
     seed: int = 0,
-    set_: Annotated[tuple[str, ...], Parameter(name="--set", negative=())] = (),
+    set_: SetOption = (),
     ensemble: int = 1,
     curve: Literal["none", "test", "slice"] = "none",
     device: str = "auto",
     force: Flag = False,
     stale: Flag = False,
+    name: str | None = None,
     dry_run: Flag = False,
     store: Path | None = None,
     retrain_into: Annotated[Path | None, Parameter(show=False)] = None,
@@ -68,6 +73,8 @@ def run(
         Run again, stages included, although the record is there.
     stale
         Run again if other code than this made the record.
+    name
+        What other commands will know the run by; a stored run is renamed.
     dry_run
         Show the resolved config, the stages that are cached and the expected memory, and do nothing.
     store
@@ -90,7 +97,7 @@ def run(
         augment=augment,
         rerank=rerank,
         preset=preset,
-        overrides=_overrides(set_),
+        overrides=overrides_of(set_),
         seed=seed,
         ensemble=ensemble,
         curve=curve,
@@ -101,17 +108,19 @@ def run(
     elif stale:
         overwrite = OverwriteStrategy.STALE
 
-    if retrain_into is not None:
-        retrain(spec, retrain_into, device, overwrite)
-    elif dry_run:
+    if dry_run:
         planned = plan(spec, store=store, device=device)
         _show_plan(planned, as_json=json_)
-    else:
-        record = execute(spec, store=store, device=device, overwrite=overwrite)
-        _show_record(record, as_json=json_)
+        return
+    with goes_on():
+        if retrain_into is not None:
+            retrain(spec, retrain_into, device, overwrite)
+            return
+        record = execute(spec, store=store, device=device, overwrite=overwrite, name=name)
+    _show_record(record, as_json=json_)
 
 
-def _overrides(assignments: Sequence[str]) -> dict[str, str]:
+def overrides_of(assignments: Sequence[str]) -> dict[str, str]:
     """Return the settings that `--set key=value` changes."""
     from xcbench.errors import InputError
     from xcbench.plugins.config import parse_assignment
@@ -153,7 +162,7 @@ def metrics_json(record: "Record") -> dict[str, Any]:
 
 def record_text(record: "Record") -> str:
     """Return what a user wants to see of a finished run: metrics, stages, costs."""
-    blocks = [_record_title(record), _metrics_table(record)]
+    blocks = [_record_title(record), metrics_table(record)]
     if record.stages:
         blocks.append(_stages_table(record))
 
@@ -186,11 +195,17 @@ def _record_title(record: "Record") -> str:
     if record.ensemble > 1:
         details.append(f"{record.ensemble} members")
     details.append(f"{record.test_points} test points")
+    if record.points_without_truth:
+        details.append(f"{record.points_without_truth} of them without a true label, which count as 0")
 
-    return f"{' '.join(parts)} on {record.dataset} ({', '.join(details)})"
+    title = f"{' '.join(parts)} on {record.dataset} ({', '.join(details)})"
+    if record.name:
+        return f"{record.name}: {title}"
+    return title
 
 
-def _metrics_table(record: "Record") -> str:
+def metrics_table(record: "Record") -> str:
+    """Return the recorded metrics with their intervals."""
     rows = []
     for name, measure in record.metrics.items():
         numbers = (measure.value, measure.low, measure.high)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from cyclopts import Parameter
 
+from xcbench.cli.console import goes_on, terminal_width
 from xcbench.cli.options import Names
 from xcbench.defaults import DEFAULT_DATASET
 from xcbench.ranks import process_count
@@ -127,10 +128,10 @@ def table(
         failures = _run_missing(experiment, datasets, seeds, chosen_launcher, seconds, strategies[run], device)
 
     if experiment.examples:
-        _write(_examples(experiment, datasets, seeds, format), output)
+        _write(_examples(experiment, datasets, seeds, format, terminal_width(output)), output)
     else:
         filled = [tables.fill(experiment, runs, seeds, failures) for runs in datasets]
-        _write(render(filled, format), output)
+        _write(render(filled, format, terminal_width(output)), output)
     if failures:
         sys.exit(1)
 
@@ -140,6 +141,7 @@ def _examples(
     datasets: "list[DatasetRuns]",
     seeds: tuple[int, ...],
     form: Literal["text", "md", "latex", "html", "csv"],
+    width: int | None,
 ) -> str:
     """Return a table of predictions side by side."""
     from xcbench.errors import InputError
@@ -149,7 +151,7 @@ def _examples(
     if form == "csv":
         raise InputError(f"{experiment.name} shows examples, which text, md, latex and html can show, but not csv")
     grids = [examples_grid(experiment, runs, seeds) for runs in datasets]
-    return grid.show(grids, form, experiment.title)
+    return grid.show(grids, form, experiment.title, width)
 
 
 def _run_missing(
@@ -164,7 +166,7 @@ def _run_missing(
     """Make the runs that a table lacks; returns those that failed."""
     from xcbench.report import tables
 
-    try:
+    with goes_on():
         return tables.run_missing(
             experiment,
             datasets,
@@ -175,11 +177,6 @@ def _run_missing(
             progress=_print_note,
             device=device,
         )
-    except KeyboardInterrupt:
-        _print_note(
-            "interrupted: running children were ended, finished runs are kept; the same command goes on from here"
-        )
-        raise
 
 
 def claims(
@@ -212,7 +209,7 @@ def claims(
     seeds = selection.seeds_of(experiment)
     datasets = selection.datasets_of(experiment)
     findings = judge_claims(experiment, datasets, seeds)
-    text = grid.show([claims_grid(experiment, findings)], format, f"Claims of {name}")
+    text = grid.show([claims_grid(experiment, findings)], format, f"Claims of {name}", terminal_width(output))
     _write(text, output)
 
 

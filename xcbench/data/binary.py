@@ -17,7 +17,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from xcbench.data.dataset import Dataset, Propensity, Split, TextColumn
-from xcbench.data.manifest import Manifest
+from xcbench.data.manifest import Manifest, Sizes
 from xcbench.data.text import TextEncoder
 from xcbench.errors import DataError
 from xcbench.files import atomic_folder, write_json
@@ -105,6 +105,17 @@ def _save_matrix(folder: Path, name: str, matrix: sp.csr_array) -> None:
 
 def _save(path: Path, array: npt.NDArray[Any]) -> None:
     np.save(path, array, allow_pickle=False)
+
+
+def stored_sizes(folder: Path) -> Sizes | None:
+    """Return the numbers of points, labels and features of a stored dataset; None if it is damaged."""
+    try:
+        shapes = _read_json(folder / DATASET_FILE)["matrices"]
+        train, features = map(int, shapes["train.X"])
+        test, labels = map(int, shapes["test.Y"])
+    except (DataError, KeyError, TypeError, ValueError):
+        return None
+    return Sizes(train, test, labels, features)
 
 
 def load_stored(folder: Path) -> Dataset:

@@ -2,7 +2,7 @@
 
 A contradiction (counts that disagree, ids out of range) is a `DataError`. What has one sensible meaning (unsorted or
 repeated ids, explicit zeros, splits that declare different counts) is repaired and reported. What is allowed but worth
-knowing (points without labels, labels without points) is noted.
+knowing is noted by `quality`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from xcbench.data.dataset import Dataset, Split
 from xcbench.data.raw import FileMatrix, Findings, RawDataset, RawSplit
 from xcbench.errors import DataError
 
@@ -42,44 +41,6 @@ def reconcile(raw: RawDataset) -> None:
         _repair(raw.Z, np.add, raw.findings)
     _reconcile_labels(raw)
     _reconcile_features(raw)
-
-
-def dataset_notes(dataset: Dataset) -> list[str]:
-    """Return what is allowed in a dataset but worth knowing before a model is trained on it."""
-    notes = []
-    notes += _split_notes("training", dataset.train)
-    notes += _split_notes("test", dataset.test)
-
-    in_train = np.zeros(dataset.label_count, bool)
-    in_train[dataset.train.Y.indices] = True
-    only_in_test = np.setdiff1d(dataset.test.Y.indices, np.flatnonzero(in_train))
-    untrained = dataset.label_count - int(in_train.sum())
-    if untrained:
-        notes.append(f"labels without training points: {untrained:,}, of which {len(only_in_test):,} occur in test")
-
-    if dataset.Z is None:
-        notes.append("labels have no text; methods that need it cannot be used")
-        return notes
-
-    without_text = _empty_rows(dataset.Z)
-    if without_text:
-        notes.append(f"labels without text: {without_text:,}")
-    return notes
-
-
-def _split_notes(name: str, split: Split) -> list[str]:
-    notes = []
-    without_labels = _empty_rows(split.Y)
-    if without_labels:
-        notes.append(f"{name} points without labels: {without_labels:,}")
-    without_features = _empty_rows(split.X)
-    if without_features:
-        notes.append(f"{name} points without features: {without_features:,}")
-    return notes
-
-
-def _empty_rows(matrix: sp.csr_array) -> int:
-    return int(np.count_nonzero(np.diff(matrix.indptr) == 0))
 
 
 def _check_rows(split: RawSplit) -> None:

@@ -22,7 +22,7 @@ Pairs = npt.NDArray[np.int64]
 """[m, 2] pairs (point, label)."""
 
 POSITIVE = 0.5
-"""A soft target from here on makes a label true, where only true and false are known; see docs/soft-targets.md."""
+"""From here on a soft target makes a label true, where that is all that counts; see docs/guides/soft-targets.md."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class TextColumn(Sequence[str]):
 
 @dataclass(frozen=True)
 class Propensity:
-    """The constants A and B of Jain et al.'s propensity model (see docs/metrics.md)."""
+    """The constants A and B of Jain et al.'s propensity model (see docs/reference/metrics.md)."""
 
     A: float = 0.55
     B: float = 1.5
@@ -129,7 +129,7 @@ class Split:
     X
         [n, V] float32 features; each row has unit length or is empty.
     Y
-        [n, L] float32 targets, above 0 and at most 1: how true a label is for a point (docs/soft-targets.md).
+        [n, L] float32 targets, above 0 and at most 1: how true a label is for a point (docs/guides/soft-targets.md).
     titles
         One title per point, or None.
     filter

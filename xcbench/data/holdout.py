@@ -9,6 +9,29 @@ import numpy.typing as npt
 from xcbench.data.assemble import text_features
 from xcbench.data.dataset import Dataset
 from xcbench.data.points import take_points
+from xcbench.errors import InputError
+
+
+def random_slice(data: Dataset, share: float, seed: int) -> Dataset:
+    """Return a dataset that is tested on a random share of the training points and trained on the others.
+
+    Parameters
+    ----------
+    data
+        The dataset whose training points are divided.
+    share
+        Which share becomes test points, between 0 and 1.
+    seed
+        Another seed holds out other points.
+    """
+    if not 0 < share < 1:
+        raise InputError(f"the held-out share lies between 0 and 1, got {share}")
+    points = len(data.train)
+    count = round(points * share)
+    if not 0 < count < points:
+        raise InputError(f"{points} training points are too few to hold out a share of {share:g}")
+    order = np.random.default_rng(seed).permutation(points)
+    return hold_out(data, np.sort(order[:count]))
 
 
 def hold_out(data: Dataset, rows: npt.NDArray[np.int64]) -> Dataset:

@@ -12,11 +12,12 @@ from typing import Any
 from xcbench.data import catalog
 from xcbench.data.assemble import assemble
 from xcbench.data.binary import load_stored, store_dataset
-from xcbench.data.checks import dataset_notes
 from xcbench.data.dataset import Dataset, Propensity, Split
 from xcbench.data.published import published_propensity
+from xcbench.data.quality import dataset_notes
 from xcbench.data.raw import Findings, RawDataset
 from xcbench.data.readers import read_raw
+from xcbench.data.readers.single_table import TableColumns, read_single_table
 from xcbench.errors import InputError, XCBenchError
 
 
@@ -65,12 +66,12 @@ def import_dataset(
 ) -> ImportReport:
     """Check everything that a folder or zip holds, and store it as a named dataset.
 
-    A contradiction in the files raises `DataError`, and then nothing is stored.
+    A contradiction in the files raises `DataError`, and then nothing is stored. `import_table` takes a single table.
 
     Parameters
     ----------
     path
-        A folder or zip in any form that docs/data-formats.md describes.
+        A folder or zip in any form that docs/guides/data-formats.md describes.
     name
         The name by which `load_dataset` will know the dataset.
     propensity
@@ -93,20 +94,43 @@ def import_dataset(
     dataset = assemble(raw, name, propensity=propensity, text_options=text_options, from_text=from_text)
     if text_options and dataset.encoder is None:
         raw.findings.notes.append("text options change nothing: the files hold features (--from-text makes new ones)")
-    raw.findings.notes += dataset_notes(dataset)
+    return _store(dataset, raw, path, folder, _propensity_origin(propensity, raw, name))
 
-    try:
-        store_dataset(dataset, folder)
-    except OSError as error:
-        raise XCBenchError(f"cannot store {name!r} in {folder}: {error.strerror or error}") from None
 
-    return ImportReport(
-        dataset=load_stored(folder),
-        findings=raw.findings,
-        propensity_origin=_propensity_origin(propensity, raw, name),
-        source=path,
-        folder=folder,
-    )
+def import_table(
+    path: str | Path,
+    name: str,
+    columns: TableColumns | None = None,
+    *,
+    propensity: Propensity | None = None,
+    text_options: Mapping[str, Any] | None = None,
+    replace: bool = False,
+) -> ImportReport:
+    """Make a named dataset of one table: read it, split its rows into train and test, and store the result.
+
+    A row that cannot be read raises `DataError`, and then nothing is stored.
+
+    Parameters
+    ----------
+    path
+        A .csv, .tsv, .jsonl or .parquet file.
+    name
+        The name by which `load_dataset` will know the dataset.
+    columns
+        Which columns hold titles, labels and so on, and how the rows are split.
+    propensity
+        The constants of the propensity model; by default A = 0.55 and B = 1.5.
+    text_options
+        Options of `TextEncoder.fit`.
+    replace
+        Replace an imported dataset of the same name.
+    """
+    path = Path(path).expanduser()
+    folder = catalog.folder_for_new(name, replace)
+
+    raw = read_single_table(path, columns or TableColumns())
+    dataset = assemble(raw, name, propensity=propensity, text_options=text_options)
+    return _store(dataset, raw, path, folder, _propensity_origin(propensity, raw, name))
 
 
 def propensity_of(A: float | None, B: float | None) -> Propensity | None:
@@ -121,6 +145,28 @@ def propensity_of(A: float | None, B: float | None) -> Propensity | None:
     if not (0 <= A < math.inf and 0 <= B < math.inf):
         raise InputError(f"propensity constants are finite and not negative, got A = {A:g} and B = {B:g}")
     return Propensity(A, B)
+
+
+def _store(
+    dataset: Dataset,
+    raw: RawDataset,
+    path: Path,
+    folder: Path,
+    propensity_origin: str,
+) -> ImportReport:
+    raw.findings.notes += dataset_notes(dataset)
+    try:
+        store_dataset(dataset, folder)
+    except OSError as error:
+        raise XCBenchError(f"cannot store {dataset.name!r} in {folder}: {error.strerror or error}") from None
+
+    return ImportReport(
+        dataset=load_stored(folder),
+        findings=raw.findings,
+        propensity_origin=propensity_origin,
+        source=path,
+        folder=folder,
+    )
 
 
 def _propensity_origin(given: Propensity | None, raw: RawDataset, name: str) -> str:

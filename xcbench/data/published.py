@@ -11,6 +11,9 @@ from typing import Any
 
 from xcbench.data.dataset import Propensity
 
+REPOSITORY = "http://manikvarma.org/downloads/XC/XMLRepository.html"
+"""The public page from which the papers' datasets are downloaded."""
+
 
 def published_sizes() -> dict[str, dict[str, Any]]:
     """Return, by dataset, the figures of the papers' tables of datasets."""

@@ -12,6 +12,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from xcbench.data.dataset import Dataset
+from xcbench.data.quality import filtered_true_pairs, points_without_truth
 from xcbench.errors import InputError
 from xcbench.files import atomic_file
 
@@ -50,6 +51,9 @@ class Statistics:
     labels_without_training_points: int
     train_filter_pairs: int
     test_filter_pairs: int
+    true_test_pairs_filtered: int
+    test_points_without_truth: int
+    """Points without a true label once filtered pairs are gone; they count as zeros in every mean."""
     median_points_per_label: float
     most_points_of_a_label: int
     share_of_labels_with_few_points: float
@@ -111,6 +115,8 @@ def statistics(dataset: Dataset) -> Statistics:
         labels_without_training_points=int((frequency == 0).sum()),
         train_filter_pairs=len(train.filter),
         test_filter_pairs=len(test.filter),
+        true_test_pairs_filtered=filtered_true_pairs(test),
+        test_points_without_truth=points_without_truth(test),
         median_points_per_label=_median(frequency),
         most_points_of_a_label=int(frequency.max(initial=0)),
         share_of_labels_with_few_points=_mean(frequency < FEW_POINTS),
@@ -230,6 +236,8 @@ def _blocks(figures: Statistics) -> dict[str, list[tuple[str, str]]]:
         "Filter": [
             ("train pairs", f"{figures.train_filter_pairs:,}"),
             ("test pairs", f"{figures.test_filter_pairs:,}"),
+            ("of these true", f"{figures.true_test_pairs_filtered:,}"),
+            ("test points without truth (count as 0)", f"{figures.test_points_without_truth:,}"),
         ],
     }
 

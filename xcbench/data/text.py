@@ -18,8 +18,9 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from xcbench.data.compounds import cut_word
 from xcbench.data.dataset import TextColumn
-from xcbench.data.words import count_pairs, count_words, find_words
+from xcbench.data.words import FoundWords, count_pairs, count_words, find_words
 from xcbench.errors import DataError, InputError, unknown_name
 
 if TYPE_CHECKING:
@@ -52,6 +53,8 @@ class TextOptions:
     """Features found in fewer titles of the training text than this are dropped."""
     max_features: int | None = None
     """At most this many, the most frequent first. None: all words, or word pieces in proportion to the text."""
+    cut_unknown: bool = False
+    """Whether a word that is not in the vocabulary counts as the known words that it consists of; for "words" only."""
 
     def __post_init__(self) -> None:
         if self.tokenizer not in TOKENIZERS:
@@ -60,6 +63,10 @@ class TextOptions:
             raise unknown_name("stop word list", str(self.stop_words), STOP_WORDS)
         if not isinstance(self.lowercase, bool):
             raise InputError(f"lowercase must be true or false, got {self.lowercase!r}")
+        if not isinstance(self.cut_unknown, bool):
+            raise InputError(f"cut_unknown must be true or false, got {self.cut_unknown!r}")
+        if self.cut_unknown and self.tokenizer != "words":
+            raise InputError(f"cut_unknown goes with the tokenizer words, not with {self.tokenizer}")
         if not _is_positive_int(self.min_count):
             raise InputError(f"min_count must be a whole number from 1 up, got {self.min_count!r}")
         if self.max_features is not None and not _is_positive_int(self.max_features):
@@ -153,13 +160,7 @@ class TextEncoder:
             raise ValueError(f"sequences are of words, and this encoder has {self.options.tokenizer}")
 
         found = find_words(texts, self.options.lowercase, STOP_WORDS[self.options.stop_words])
-        columns = map(self._column_of.get, found.words, itertools.repeat(-1))
-        column_of_word = np.fromiter(columns, np.int32, len(found.words))
-        is_known = found.numbers >= 0
-        is_known[is_known] = column_of_word[found.numbers[is_known]] >= 0
-        rows = found.rows[is_known]
-        tokens = column_of_word[found.numbers[is_known]]
-
+        rows, tokens = self._known_parts(found)
         lengths = np.bincount(rows, minlength=found.text_count)
         if length is not None:
             starts = np.cumsum(lengths) - lengths
@@ -169,6 +170,12 @@ class TextEncoder:
         indptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
         ones = np.ones(len(tokens), np.float32)
         return sp.csr_array((ones, tokens, indptr), shape=(found.text_count, self.feature_count))
+
+    def unknown_words(self, texts: Sequence[str]) -> tuple[int, int]:
+        """Return how many of the distinct words of some texts the vocabulary does not have, and how many there are."""
+        words = find_words(texts, self.options.lowercase, STOP_WORDS[self.options.stop_words]).words
+        unknown = sum(word not in self._column_of for word in words)
+        return unknown, len(words)
 
     def to_values(self) -> dict[str, Any]:
         """Return the same as `to_dict`, with arrays in place of lists: what a stage or a predictor keeps."""
@@ -223,6 +230,8 @@ class TextEncoder:
 
     def _lookup(self, words: list[str]) -> sp.csr_array:
         """Return [words, V] counts of the features in each word; an unknown word is an empty row."""
+        if self.options.cut_unknown:
+            return _count_parts(self._parts_of(words), self.feature_count)
         if self.options.tokenizer == "words":
             return self._columns_of(words)
 
@@ -234,6 +243,34 @@ class TextEncoder:
         parts, names = _piece_lookup(words, model)
         lookup: sp.csr_array = parts @ self._columns_of(names)
         return lookup
+
+    def _parts_of(self, words: Sequence[str]) -> list[list[int]]:
+        """Return the columns of each word: its own, those of the known words in it if these are asked for, or none."""
+        column_of = self._column_of
+        parts = []
+        for word in words:
+            if word in column_of:
+                parts.append([column_of[word]])
+            elif self.options.cut_unknown:
+                parts.append([column_of[piece] for piece in cut_word(word, column_of)])
+            else:
+                parts.append([])
+        return parts
+
+    def _known_parts(self, found: FoundWords) -> tuple[npt.NDArray[Any], npt.NDArray[np.int32]]:
+        """Return row and column of every known word of some texts, in the order of the texts."""
+        parts = self._parts_of(found.words)
+        lengths = np.fromiter(map(len, parts), np.int64, len(parts))
+        columns = np.fromiter(itertools.chain.from_iterable(parts), np.int32, int(lengths.sum()))
+        starts = np.cumsum(lengths) - lengths
+
+        is_wanted = found.numbers >= 0
+        numbers = found.numbers[is_wanted]
+        repeats = lengths[numbers]
+        # The parts of one occurrence follow each other: its start in `columns`, plus 0, 1, 2 ...
+        steps = np.arange(int(repeats.sum())) - np.repeat(np.cumsum(repeats) - repeats, repeats)
+        rows = np.repeat(found.rows[is_wanted], repeats)
+        return rows, columns[np.repeat(starts[numbers], repeats) + steps]
 
     def _columns_of_ngrams(self, word: str) -> list[int]:
         column_of = self._column_of

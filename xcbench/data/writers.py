@@ -44,7 +44,7 @@ def write_dataset(
     folder
         The folder to make.
     form
-        One of `FORMS`: "split", "combined", "npz" or "json" (see docs/data-formats.md).
+        One of `FORMS`: "split", "combined", "npz" or "json" (see docs/guides/data-formats.md).
     notices
         Files to copy into the folder, such as a licence.
     """

@@ -23,25 +23,29 @@ def frequency_bins(
     Parameters
     ----------
     label_frequency
-        [L] The number of training points of each label. Ties go by label id.
+        [L] The number of training points of each label.
     count
         The number of bins.
     equal
         Equal `volume` is what the papers plot: every bin holds about the same number of training pairs, so the last
-        one may be a handful of labels. Equal `labels` with count 10 are deciles.
+        one may be a handful of labels. Labels of one frequency share a bin, so that no two bins overlap. Equal `labels`
+        with count 10 are deciles; there, ties go by label id.
     """
     if count < 1:
         raise InputError(f"there must be at least one bin, got {count}")
 
-    order = np.argsort(label_frequency, kind="stable")
-    ascending = np.asarray(label_frequency, np.float64)[order]
-    if equal == "labels" or not ascending.sum():
-        ascending = np.ones(len(ascending))
+    frequency = np.asarray(label_frequency, np.float64)
+    if equal == "labels" or not frequency.sum():
+        group = np.empty(len(frequency), np.int64)
+        group[np.argsort(frequency, kind="stable")] = np.arange(len(frequency))
+        volume = np.ones(len(frequency))
+    else:
+        values, group, labels = np.unique(frequency, return_inverse=True, return_counts=True)
+        volume = values * labels
 
-    # A label belongs where its middle lies: a head label that spans a border cannot leave both sides half empty.
-    middle = np.cumsum(ascending) - ascending / 2
-    bins = np.empty(len(order), np.int64)
-    bins[order] = np.minimum(middle * count // max(ascending.sum(), 1), count - 1)
+    # A group belongs where its middle lies: one that spans a border cannot leave both sides half empty.
+    middle = np.cumsum(volume) - volume / 2
+    bins: IntArray = np.minimum(middle * count // max(volume.sum(), 1), count - 1).astype(np.int64)[group]
     return bins
 
 

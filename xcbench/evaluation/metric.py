@@ -1,7 +1,7 @@
 """The common face of all metrics: what a metric declares about itself, and how it scores points or labels.
 
-The metrics themselves are in `gains`, `reciprocal_rank` and `coverage`; `registry` lists them. docs/metrics.md has the
-formulas, and shows how to add a metric.
+The metrics themselves are in `gains`, `reciprocal_rank` and `coverage`; `registry` lists them.
+docs/reference/metrics.md has the formulas, and shows how to add a metric.
 """
 
 from __future__ import annotations

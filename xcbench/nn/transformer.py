@@ -63,8 +63,9 @@ class TransformerEncoder(nn.Module):
         pieces = pieces.float()
         if self.pooling == "first":
             return pieces[:, 0]
-        sums: Tensor = (pieces * mask[:, :, None]).sum(1)
-        return sums / mask.sum(1, keepdim=True).clamp(min=1)
+        lengths = mask.sum(1, keepdim=True).clamp(min=1)
+        means: Tensor = (pieces * mask[:, :, None]).sum(1) / lengths
+        return means
 
     def _products(self, device: torch.device) -> contextlib.AbstractContextManager[object]:
         if self.precision == "bfloat16":

@@ -1,6 +1,6 @@
 """What the author of a method, an augmentation or a reranker imports: contract, config, stages, registry, codec.
 
-docs/writing-a-method.md shows how it is used.
+docs/guides/writing-a-method.md shows how it is used.
 
 May import `data`, and looks through the folder of methods. `runner`, `report`, `cli` and every method may import it.
 """
@@ -24,15 +24,22 @@ from xcbench.plugins.contract import (
     register_method,
     register_reranker,
 )
+from xcbench.plugins.ranges import AnyRange, Choice, IntRange, LogIntRange, LogRange, Range
 from xcbench.plugins.stages import Stage, StageWork, Values, all_but, settings_of, stage
 
 __all__ = [
     "Ablation",
+    "AnyRange",
     "Augmentation",
+    "Choice",
+    "IntRange",
+    "LogIntRange",
+    "LogRange",
     "Method",
     "NoConfig",
     "Patch",
     "Predictor",
+    "Range",
     "Ranking",
     "Reranker",
     "Rescorer",

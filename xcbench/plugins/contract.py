@@ -19,6 +19,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from xcbench.data import Dataset, TopK
+from xcbench.plugins.ranges import AnyRange
 from xcbench.plugins.stages import Stage, Values
 
 Patch = Mapping[str, Any]
@@ -207,6 +208,8 @@ class Method(PlugIn[Config]):
     ablations: ClassVar[Mapping[str, Ablation]] = {}
     presets: ClassVar[Mapping[str, Patch]] = {}
     """Settings per dataset, such as the paper's. The preset named like the dataset of a run is applied by default."""
+    search_space: ClassVar[Mapping[str, AnyRange]] = {}
+    """Config keys and the ranges in which `xcbench tune` searches them."""
     can_ignore_pairs: ClassVar[bool] = False
     """Whether its training ignores the pairs of `data.train.ignored`: they count neither as true nor as false."""
     needs_titles: ClassVar[bool] = False

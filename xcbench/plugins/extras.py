@@ -20,9 +20,9 @@ from packaging.requirements import Requirement
 
 def install_command(missing: tuple[str, ...]) -> str:
     """What to install so that these packages are there: the extra that brings them, else the packages themselves."""
-    extras = {}
+    extras: dict[str, str] = {}
     for extra_name, requirement in _optional():
-        extras[_import_name(requirement.name)] = extra_name
+        extras.setdefault(_import_name(requirement.name), extra_name)
 
     wanted = set()
     for package in missing:

@@ -65,6 +65,11 @@ def entries(kind: Kind) -> list[Entry]:
     return [found[name] for name in sorted(found)]
 
 
+def method_folders() -> list[Path]:
+    """The folders in which built-in plug-ins are."""
+    return [Path(folder) for folder in importlib.import_module(_PACKAGE).__path__]
+
+
 def unavailable_reason(entry: Entry) -> str | None:
     """Why a plug-in cannot be used. Unlike `Entry.problem` this imports it, and so finds libraries that are broken."""
     if entry.problem:
@@ -130,9 +135,8 @@ def _plugins(module: ModuleType, kind: Kind) -> dict[str, type[PlugIn[Any]]]:
 
 @lru_cache(maxsize=1)
 def _built_in() -> tuple[Entry, ...]:
-    package = importlib.import_module(_PACKAGE)
     found: list[Entry] = []
-    for folder in map(Path, package.__path__):
+    for folder in method_folders():
         for path in sorted(folder.rglob("[!_]*.py")):
             inside = path.relative_to(folder).with_suffix("")
             found += _scan(path, ".".join([_PACKAGE, *inside.parts]))

@@ -43,6 +43,8 @@ def unavailable(row: Row) -> str | None:
 
 def _reasons(row: Row, plans: Planned) -> list[str]:
     """Return everything that keeps a row from running, the method's reason first."""
+    if row.added:
+        return []
     reasons = []
     reason = _reason("method", row.method, plans.methods)
     if reason is not None:

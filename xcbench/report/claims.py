@@ -270,6 +270,11 @@ def _more_points(finding: Finding) -> str:
     return f"a difference of this size would need about {shown} times as many test points"
 
 
+CLAIMS_LEGEND = (
+    "ours, paper: difference in percentage points; the paper's on its own datasets.",
+    f"Intervals of 95% over test points and seeds, p Holm-corrected over the differences tested, {ALPHA:.0%}.",
+    f"With fewer than {SEEDS_FOR_NOISE} seeds the noise of training is not in them, and nothing holds.",
+)
 _HEADER = ("", "metric", "paper", "ours", "95% interval", "p", "verdict")
 
 
@@ -296,12 +301,7 @@ def claims_grid(experiment: Experiment, findings: Sequence[Finding]) -> Grid:
             rows.append(_finding_row(finding, notes, with_dataset=len(datasets) > 1))
             rows += [_part_row(finding, part) for part in finding.parts]
 
-    legend = (
-        f"{_summary(findings)}.",
-        "ours, paper: difference in percentage points; the paper's on its own datasets.",
-        f"Intervals of 95% over test points and seeds, p Holm-corrected over the differences tested, {ALPHA:.0%}.",
-        f"With fewer than {SEEDS_FOR_NOISE} seeds the noise of training is not in them, and nothing holds.",
-    )
+    legend = (f"{_summary(findings)}.", *CLAIMS_LEGEND)
     title = f"Claims of {experiment.name} ({', '.join(datasets)})"
     return Grid(title, _HEADER, tuple(rows), tuple(notes.texts), legend)
 
@@ -327,15 +327,15 @@ def _finding_row(
     if finding.verdict is not Verdict.UNAVAILABLE:
         ours = f"{finding.difference:+.2f}"
         interval = f"{finding.low:+.2f} .. {finding.high:+.2f}"
-        p_value = _shown_p_value(finding.p_value)
+        p_value = shown_p_value(finding.p_value)
 
     note = None
     if finding.reason:
         note = notes.number(finding.reason)
     return (
-        Text(_shown_difference(finding, with_dataset)),
+        Text(shown_difference(finding, with_dataset)),
         Text(finding.metric),
-        Text(_shown_published(finding.published)),
+        Text(shown_published(finding.published)),
         Text(ours),
         Text(interval),
         Text(p_value),
@@ -356,7 +356,8 @@ def _part_row(finding: Finding, part: Part) -> tuple[Text, ...]:
     )
 
 
-def _shown_difference(finding: Finding, with_dataset: bool) -> str:
+def shown_difference(finding: Finding, with_dataset: bool) -> str:
+    """Return the rows that a finding is about, indented, and the margin that their difference must exceed."""
     text = f"   {finding.description}"
     if with_dataset:
         text += f" ({finding.dataset})"
@@ -365,7 +366,8 @@ def _shown_difference(finding: Finding, with_dataset: bool) -> str:
     return text
 
 
-def _shown_published(published: Sequence[float]) -> str:
+def shown_published(published: Sequence[float]) -> str:
+    """Return the differences in the paper's figures as a range; a dash if it prints none."""
     if not published:
         return EMPTY_CELL
     low = min(published)
@@ -375,7 +377,8 @@ def _shown_published(published: Sequence[float]) -> str:
     return f"{low:+.2f} .. {high:+.2f}"
 
 
-def _shown_p_value(p_value: float) -> str:
+def shown_p_value(p_value: float) -> str:
+    """Return a p-value to two digits."""
     if p_value < 0.001:
         return "<0.001"
     return f"{p_value:.2g}"

@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 
 from xcbench.data import Dataset
 from xcbench.errors import InputError
-from xcbench.evaluation import Evaluation, Truth
+from xcbench.evaluation import Evaluation, Truth, parse_metrics
 from xcbench.evaluation import compare as compare_points
 from xcbench.evaluation.statistics import holm
+from xcbench.runner.naming import differences
 from xcbench.runner.store import Record
 
 ALPHA = 0.05
@@ -29,6 +30,8 @@ class ComparedRun:
     """Corrected for the number of comparisons."""
     tied: bool = False
     """Whether the run is not significantly different from the first."""
+    differs: str = ""
+    """What tells the run from the others: settings, ablations, augmentations, seed."""
 
 
 def compare_runs(
@@ -51,6 +54,12 @@ def compare_runs(
     """
     if len(records) < 2:
         raise InputError(f"a comparison needs at least two runs, got {len(records)}")
+    ids = [record.id for record in records]
+    repeated = [run_id for run_id in ids if ids.count(run_id) > 1]
+    if repeated:
+        raise InputError(f"run {repeated[0]} is named twice; a run is compared with others")
+
+    metrics = [str(metric) for metric in parse_metrics(metrics)]
     first = records[0]
     _check_same_data(first, records[1:])
 
@@ -62,7 +71,8 @@ def compare_runs(
     rows: list[ComparedRun] = []
     for metric in metrics:
         rows.extend(_compared_by(metric, records, evaluations))
-    return _corrected(rows)
+    texts = dict(zip(ids, differences(records), strict=True))
+    return [replace(row, differs=texts[row.run]) for row in _corrected(rows)]
 
 
 def _check_same_data(first: Record, others: Sequence[Record]) -> None:

@@ -16,6 +16,8 @@ from xcbench.report.grid import EMPTY_CELL, Grid, Text
 from xcbench.report.scores import DatasetRuns
 
 PLACES = 5
+WIDTH = 36
+"""Longer titles are cut: six columns of them are still to be read side by side."""
 
 
 def examples_grid(experiment: Experiment, dataset_runs: DatasetRuns, seeds: Sequence[int]) -> Grid:
@@ -60,6 +62,7 @@ def examples_grid(experiment: Experiment, dataset_runs: DatasetRuns, seeds: Sequ
             "{best}: a true label. Pairs that the metrics leave out are left out here, too.",
             "Points in the order of their rarest true label's training points: the middles of equal parts.",
         ),
+        is_words=True,
     )
 
 
@@ -93,7 +96,7 @@ def _rows_of(point: int, data: Dataset, predictions: Mapping[str, TopK]) -> list
     rows = []
     for place in range(PLACES):
         title = data.test.titles[point] if place == 0 else ""
-        cells = [Text(title), _label_cell(true, place, data, ())]
+        cells = [_title_cell(title), _label_cell(true, place, data, ())]
         cells += [_label_cell(labels, place, data, true) for labels in listed.values()]
         rows.append(tuple(cells))
     return rows
@@ -109,4 +112,10 @@ def _label_cell(labels: Sequence[int], place: int, data: Dataset, true: Sequence
     if place >= len(labels):
         return Text(EMPTY_CELL)
     label = labels[place]
-    return Text(data.label_titles[label], best=label in true)
+    return _title_cell(data.label_titles[label], label in true)
+
+
+def _title_cell(title: str, is_true: bool = False) -> Text:
+    if len(title) <= WIDTH:
+        return Text(title, best=is_true)
+    return Text(f"{title[: WIDTH - 1].rstrip()}…", best=is_true, hover=title)

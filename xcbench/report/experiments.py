@@ -44,6 +44,8 @@ class Row:
     note: str = ""
     shared_note: str | None = None
     """The name of a note in `experiments/notes.yaml`, where many rows have the same; `load` makes it the note."""
+    added: bool = False
+    """Whether `method` names predictions of another program, which `xcbench add` put into the store."""
 
     def __post_init__(self) -> None:
         if self.ensemble < 1:
@@ -119,8 +121,10 @@ class Figure:
     """In `bins`: how many groups of labels, equal in training pairs, from rare to popular."""
     by_k: bool = False
     """In `bins`: whether a panel to the left shows the metrics, which then differ by k alone, against k."""
+    log_x: bool = False
+    """In `measured`: whether the horizontal axis is logarithmic."""
     quantity: str = ""
-    """In `measured`: the name under which a method reports the curve (see docs/tables.md)."""
+    """In `measured`: the name under which a method reports the curve (see docs/guides/tables.md)."""
 
 
 @dataclass(frozen=True)

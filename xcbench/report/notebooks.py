@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -15,29 +14,11 @@ from xcbench.errors import InputError
 from xcbench.evaluation import Truth, holm
 from xcbench.report.columns import column
 from xcbench.report.scores import RESAMPLES, ScoreTable
+from xcbench.report.variants import name_of
 from xcbench.runner.store import Record, Store
 
 if TYPE_CHECKING:
     import pandas as pd
-
-
-def name_of(record: Record) -> str:
-    """Return a run in a few words: method, ablations, augmentations, reranker and settings that were overridden.
-
-    Parameters
-    ----------
-    record
-        The run.
-    """
-    parts = [record.method, *record.ablations, *record.augment]
-    if record.rerank:
-        parts.append(record.rerank)
-    for key, value in record.overrides.items():
-        shown = value if isinstance(value, str) else json.dumps(value)
-        parts.append(f"{key}={shown}")
-    if record.ensemble > 1:
-        parts.append(f"{record.ensemble} members")
-    return " + ".join(parts)
 
 
 def runs_on(store: Store, dataset: str) -> dict[str, list[Record]]:

@@ -37,16 +37,21 @@ class _Key(NamedTuple):
 
 
 @lru_cache(maxsize=1)
+def _lines() -> tuple[dict[str, str], ...]:
+    with (folder() / "paper" / "results.csv").open(encoding="utf-8", newline="") as file:
+        return tuple(csv.DictReader(file))
+
+
+@lru_cache(maxsize=1)
 def published() -> dict[_Key, PaperFigure]:
     """Return every published figure by its paper, place, dataset (in lower case), row and metric."""
     result = {}
-    with (folder() / "paper" / "results.csv").open(encoding="utf-8", newline="") as file:
-        for line in csv.DictReader(file):
-            key = _Key(line["paper"], line["table"], line["dataset"].lower(), line["method"], line["metric"])
-            value = None
-            if line["value"]:
-                value = float(line["value"])
-            result[key] = PaperFigure(value, line["note"])
+    for line in _lines():
+        key = _Key(line["paper"], line["table"], line["dataset"].lower(), line["method"], line["metric"])
+        value = None
+        if line["value"]:
+            value = float(line["value"])
+        result[key] = PaperFigure(value, line["note"])
     return result
 
 
@@ -85,3 +90,8 @@ def datasets(experiment: Experiment) -> list[str]:
         if key.paper == experiment.paper and key.place == experiment.place:
             names.add(key.dataset)
     return sorted(names)
+
+
+def printed_name(dataset: str) -> str:
+    """Return a dataset's name as the papers write it, of its name in lower case."""
+    return next(line["dataset"] for line in _lines() if line["dataset"].lower() == dataset)

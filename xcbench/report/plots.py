@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,13 +14,14 @@ import numpy.typing as npt
 from xcbench.data import Dataset
 from xcbench.disk import readable_disk_errors
 from xcbench.errors import InputError
-from xcbench.evaluation import Bootstrap, Interval, PointScores, Truth, contributions, frequency_bins, parse_metric
+from xcbench.evaluation import Interval, Truth, frequency_bins, parse_metric
 from xcbench.files import atomic_file
 from xcbench.report.availability import check, unavailable
 from xcbench.report.columns import Column, column
 from xcbench.report.experiments import Experiment, Figure, Row
+from xcbench.report.frequency import bin_figures, bin_names
 from xcbench.report.plot_style import INK, canvas, series_style
-from xcbench.report.render import place_in_paper
+from xcbench.report.render import heading_of
 from xcbench.report.scores import DatasetRuns, ScoreTable, answered_metrics
 from xcbench.runner.store import Record
 
@@ -29,6 +31,9 @@ if TYPE_CHECKING:
 
 RARE = 5
 """A label with fewer training points is called rare."""
+X_LABEL_WIDTH = 60
+Y_LABEL_WIDTH = 32
+"""How many characters stand in a line of an axis' label."""
 FORMATS = (".png", ".pdf", ".svg")
 Floats = npt.NDArray[np.float64]
 Runs = Mapping[str, Sequence[Record]]
@@ -191,83 +196,27 @@ def bin_bars(
         How many bins of labels, equal in training pairs.
     """
     bins = frequency_bins(data.label_frequency, count)
-    truth = Truth.of(data)
     width = 0.8 / len(runs)
-    for number, (label, records) in enumerate(runs.items()):
-        values, low, high = bin_contributions(records, truth, metric, bins, count)
+    for number, (label, found) in enumerate(bin_figures(runs, Truth.of(data), metric, bins, count).items()):
+        values = found.values
         style = series_style(number)
         offset = (number - (len(runs) - 1) / 2) * width
         axes.bar(
             np.arange(count) + offset,
             values,
             width * 0.92,
-            yerr=np.maximum(0, [values - low, high - values]),
+            yerr=np.maximum(0, [values - found.low, found.high - values]),
             label=f"{label} ({values.sum():.1f})",
             color=style.colour,
             hatch=style.hatch,
             edgecolor="white",
             error_kw={"elinewidth": 0.8, "ecolor": INK},
         )
-    axes.set_xticks(range(count), _bin_names(data.label_frequency, bins, count))
+    names = bin_names(data.label_frequency, bins, count)
+    label_counts = np.bincount(bins, minlength=count)
+    ticks = [f"{name}\n{labels:,} labels" for name, labels in zip(names, label_counts, strict=True)]
+    axes.set_xticks(range(count), ticks)
     axes.grid(axis="x", visible=False)
-
-
-def bin_contributions(
-    records: Sequence[Record],
-    truth: Truth,
-    metric: str,
-    bins: npt.NDArray[np.int64],
-    count: int,
-) -> tuple[Floats, Floats, Floats]:
-    """Return what each bin of labels adds to a metric: values, and the ends of their 95% intervals.
-
-    Parameters
-    ----------
-    records
-        Runs that differ by seed only; they are averaged.
-    truth
-        The true labels of their dataset.
-    metric
-        The name of a metric that is a sum over hits.
-    bins
-        The bin of each label.
-    count
-        How many bins there are.
-    """
-    by_seed = []
-    for record in records:
-        evaluation = record.evaluate(truth, [metric])
-        by_seed.append(contributions(evaluation, metric, bins, count))
-    scores = [PointScores.average(same_bin) for same_bin in zip(*by_seed, strict=True)]
-
-    bootstrap = Bootstrap(scores)
-    intervals = [bootstrap.interval(number) for number in range(count)]
-    values = np.array([interval.value for interval in intervals])
-    low = np.array([interval.low for interval in intervals])
-    high = np.array([interval.high for interval in intervals])
-    return values, low, high
-
-
-def _bin_names(
-    frequency: npt.NDArray[np.int64],
-    bins: npt.NDArray[np.int64],
-    count: int,
-) -> list[str]:
-    names = []
-    for number in range(count):
-        inside = frequency[bins == number]
-        names.append(f"{_span(inside)}\n{len(inside):,} labels")
-    return names
-
-
-def _span(values: npt.NDArray[np.int64]) -> str:
-    if not len(values):
-        return "–"
-    low = values.min()
-    high = values.max()
-    if low == high:
-        return f"{low}"
-    return f"{low}–{high}"
 
 
 def _draw_lines(drawing: _Drawing) -> Iterator[Picture]:
@@ -339,9 +288,29 @@ def _draw_measured(drawing: _Drawing) -> Iterator[Picture]:
                 style = series_style(number)
                 axes.plot(x, y, label=name, color=style.colour, marker=style.marker, linestyle=style.line)
                 number += 1
+        if figure.log_x:
+            set_log_scale(axes)
         _label_axes(axes, figure.x, figure.y)
         _finish(picture, axes, drawing)
         yield picture
+
+
+def set_log_scale(axes: Axes, ticks: Sequence[int] = (1, 2, 5)) -> None:
+    """Make the horizontal axis logarithmic, with plain numbers at these multiples of the powers of ten.
+
+    Parameters
+    ----------
+    axes
+        The panel.
+    ticks
+        From 1 to 9.
+    """
+    from matplotlib.ticker import LogLocator, NullFormatter
+
+    axes.set_xscale("log")
+    axes.xaxis.set_major_locator(LogLocator(subs=ticks))
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.xaxis.set_minor_formatter(NullFormatter())
 
 
 def curves(reported: Any, label: str) -> Iterator[tuple[str, list[float], list[float]]]:
@@ -394,25 +363,41 @@ _DRAW: dict[str, Callable[[_Drawing], Iterator[Picture]]] = {
 
 
 def _label_axes(axes: Axes, x: str, y: str) -> None:
-    axes.set_xlabel(x)
-    axes.set_ylabel(y)
+    axes.set_xlabel(textwrap.fill(x, X_LABEL_WIDTH))
+    axes.set_ylabel(textwrap.fill(y, Y_LABEL_WIDTH))
 
 
 def _finish(picture: Picture, first_panel: Axes, drawing: _Drawing) -> None:
     """Write the title, the legend above the first panel, and the rows that are missing."""
     experiment = drawing.experiment
-    title = f"{experiment.title} ({drawing.dataset_runs.data.name})"
-    if experiment.paper:
-        title = f"{experiment.paper} {place_in_paper(experiment.place)}: {title}"
-    picture.suptitle(title, fontsize=10)
+    title = f"{heading_of(experiment)} ({drawing.dataset_runs.data.name})"
+    if drawing.missing:
+        title += f": {len(drawing.runs)} of {len(experiment.rows)} rows"
+    write_title(picture, title)
 
     handles, labels = first_panel.get_legend_handles_labels()
     if any(labels):
         # Above the panel it hides no bar and no interval.
         first_panel.legend(handles, labels, loc="lower left", bbox_to_anchor=(0, 1), ncols=3, fontsize=8)
     if drawing.missing:
-        names = ", ".join(drawing.missing)
-        picture.supxlabel(f"not available: {names}", fontsize=7, color="#555555", x=0.01, ha="left")
+        write_note(picture, f"Not available: {', '.join(drawing.missing)}")
+
+
+def write_title(picture: Picture, title: str, size: float = 10) -> None:
+    """Write a title above a picture, in as many lines as its width asks for."""
+    picture.suptitle(_wrapped(picture, title, size), fontsize=size)
+
+
+def write_note(picture: Picture, note: str, size: float = 7) -> None:
+    """Write what a picture lacks below it, in as many lines as its width asks for."""
+    picture.supxlabel(_wrapped(picture, note, size), fontsize=size, color="#555555", x=0.01, ha="left")
+
+
+def _wrapped(picture: Picture, text: str, size: float) -> str:
+    # A character is 0.6 of the font's size wide, on average; a point is 1/72 of an inch.
+    characters = int(0.96 * picture.get_figwidth() * 72 / (0.6 * size))
+    lines = [textwrap.fill(line, characters, break_on_hyphens=False) for line in text.splitlines()]
+    return "\n".join(lines)
 
 
 def check_picture_format(path: Path) -> None:

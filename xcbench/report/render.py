@@ -8,15 +8,17 @@ from collections.abc import Sequence
 from typing import Literal
 
 from xcbench.report.columns import Column
+from xcbench.report.experiments import Experiment
 from xcbench.report.grid import EMPTY_CELL, Grid, Notes, Text, show
 from xcbench.report.tables import ALPHA, Cell, Table, TableRow
 
 Format = Literal["text", "md", "latex", "html", "csv"]
 
+ONE_SEED = "One seed: the noise of training is not in the intervals."
 BY_OTHER_CODE = "made by other code than this (`--run stale` runs it again)"
 
 
-def render(tables: Sequence[Table], form: Format = "text") -> str:
+def render(tables: Sequence[Table], form: Format = "text", width: int | None = None) -> str:
     """Return tables as text in one of the formats.
 
     Parameters
@@ -25,6 +27,8 @@ def render(tables: Sequence[Table], form: Format = "text") -> str:
         Filled tables.
     form
         `text` for a terminal, `md`, `latex`, `html`, or `csv` for tidy data.
+    width
+        How many characters a line of text may have; None for as many as there are.
     """
     if form == "csv":
         return as_csv(tables)
@@ -34,12 +38,16 @@ def render(tables: Sequence[Table], form: Format = "text") -> str:
     page_title = ""
     if tables:
         page_title = heading(tables[0])
-    return show(grids, form, page_title)
+    return show(grids, form, page_title, width)
 
 
 def heading(table: Table) -> str:
     """Return where in which paper the table is, and its title."""
-    experiment = table.experiment
+    return heading_of(table.experiment)
+
+
+def heading_of(experiment: Experiment) -> str:
+    """Return where in which paper an experiment is, and its title."""
     where = f"{experiment.paper} {place_in_paper(experiment.place)}".strip()
     if not where:
         return experiment.title
@@ -72,11 +80,16 @@ def _figures(table: Table) -> Grid:
 
     notes = Notes()
     rows = [tuple(_figure_row(table, row, columns_of_paper, notes)) for row in table.rows]
+    title = f"{heading(table)} ({table.dataset}, {sample(table)})"
+    return Grid(title, tuple(header), tuple(rows), tuple(notes.texts), tuple(_legend(table)))
+
+
+def sample(table: Table) -> str:
+    """Return how many test points and which seeds the figures are of."""
     seeds = f"{len(table.seeds)} seeds"
     if len(table.seeds) == 1:
         seeds = f"seed {table.seeds[0]}"
-    title = f"{heading(table)} ({table.dataset}, {table.test_points:,} test points, {seeds})"
-    return Grid(title, tuple(header), tuple(rows), tuple(notes.texts), tuple(_legend(table)))
+    return f"{table.test_points:,} test points, {seeds}"
 
 
 def _figure_row(
@@ -172,7 +185,6 @@ def _legend(table: Table) -> list[str]:
 
 def _training_noise(table: Table) -> str:
     """What the intervals of one seed leave out, and how large it is where the store has other seeds of a row."""
-    said = "One seed: the noise of training is not in the intervals."
     metric = next(column.name for column in table.columns if column.is_metric)
     measured = [
         f"{row.row.label} {row.noise.deviation:.2f} ({row.noise.count} seeds)"
@@ -180,8 +192,8 @@ def _training_noise(table: Table) -> str:
         if row.noise is not None and row.noise.deviation is not None
     ]
     if not measured:
-        return f"{said} It has not been measured here (--seeds 0,1,2 does)."
-    return f"{said} Its standard deviation in {metric}: {', '.join(measured)}; other rows: not measured."
+        return f"{ONE_SEED} It has not been measured here (--seeds 0,1,2 does)."
+    return f"{ONE_SEED} Its standard deviation in {metric}: {', '.join(measured)}; other rows: not measured."
 
 
 def _has_intervals(table: Table) -> bool:

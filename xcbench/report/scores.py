@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -22,7 +22,8 @@ from xcbench.evaluation.arrays import BoolArray
 from xcbench.evaluation.seeds import contrast_over_seeds, interval_over_seeds
 from xcbench.report.columns import Column
 from xcbench.report.experiments import Row
-from xcbench.runner.resolve import resolve
+from xcbench.runner.external import external_id
+from xcbench.runner.resolve import ResolvedRun, resolve
 from xcbench.runner.store import Record, Store
 
 RESAMPLES = 10_000
@@ -37,6 +38,8 @@ class DatasetRuns:
     store: Store
     source: str
     """What loads the dataset: its name, or its path."""
+    _resolved: dict[str, ResolvedRun] = field(default_factory=dict, compare=False, repr=False)
+    """What rows mean, whatever their seed: to look that up anew for each seed costs more than all figures."""
 
     @classmethod
     def of(cls, dataset: str, store: Store) -> DatasetRuns:
@@ -56,10 +59,16 @@ class DatasetRuns:
 
     def run_id(self, row: Row, seed: int) -> str:
         """Return the id of a row's run on this dataset; an invalid row is an `InputError` that names it."""
-        try:
-            return resolve(row.spec(self.source, seed), self.data).id
-        except InputError as error:
-            raise InputError(f"row {row.label!r}: {error}") from error
+        if row.added:
+            return external_id(row.method, self.data.fingerprint, seed)
+        spec = row.spec(self.source, seed)
+        key = repr(replace(spec, seed=0))
+        if key not in self._resolved:
+            try:
+                self._resolved[key] = resolve(spec, self.data)
+            except InputError as error:
+                raise InputError(f"row {row.label!r}: {error}") from error
+        return replace(self._resolved[key], spec=spec).id
 
     def get(self, run_id: str) -> Record | None:
         """Return a record whose files can be read; one that is damaged costs a warning and counts as missing."""
@@ -151,7 +160,9 @@ class ScoreTable:
         if column.value_of is None:
             values = [scores.value for scores in self._by_seed.get((label, column.name), [])]
         else:
-            read = [column.value_of(record) for record in self.records.get(label, ())]
+            # Nobody here measured what the predictions of another program cost.
+            measured = [record for record in self.records.get(label, ()) if not record.is_external]
+            read = [column.value_of(record) for record in measured]
             values = [value for value in read if value is not None]
         if not values:
             return None

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from xcbench.evaluation import Spread, Truth, holm, spread
+from xcbench.progress import Counter
 from xcbench.report import paper
 from xcbench.report.availability import check, unavailable
 from xcbench.report.columns import Column, column
@@ -143,7 +144,7 @@ def run_missing(
     planned_by_job = {run.job: run for run in planned}
     failures: dict[str, str] = {}
     outcomes = (launcher or LocalLauncher()).launch(list(planned_by_job), timeout)
-    with contextlib.closing(outcomes):  # type: ignore[type-var]
+    with contextlib.closing(outcomes), Counter("runs", len(planned), _no_progress) as counter:  # type: ignore[type-var]
         for number, outcome in enumerate(outcomes, 1):
             run = planned_by_job[outcome.job]
             failure = _failure(outcome, run)
@@ -152,6 +153,7 @@ def run_missing(
                 failures[run.run_id] = failure
                 ending = f"failed: {failure}"
             progress(f"[{number}/{len(planned)}] {outcome.job.title}: {ending} ({outcome.seconds:.0f} s)")
+            counter.advance()
     return failures
 
 
@@ -173,6 +175,8 @@ def _planned_runs(
     planned: dict[str, _PlannedRun] = {}
     for runs in dataset_runs:
         for row in runnable(experiment):
+            if row.added:
+                continue
             for seed in seeds:
                 run_id = runs.run_id(row, seed)
                 record = runs.get(run_id)
@@ -240,7 +244,8 @@ def fill(
     records = {row.label: dataset_runs.records(row, seeds) for row in runnable(experiment)}
     records_by_label = {label: list(by_seed.values()) for label, by_seed in records.items()}
     scores = ScoreTable(dataset_runs.data, records_by_label, columns)
-    cells_by_column = {c.name: _cells(c, scores, experiment) for c in columns}
+    labels = [row.label for row in experiment.rows]
+    cells_by_column = {c.name: column_cells(c, scores, labels, experiment.reference) for c in columns}
 
     rows = []
     for row in experiment.rows:
@@ -305,7 +310,7 @@ def _problem(
         failure = failures.get(dataset_runs.run_id(row, seed))
         any_failed = any_failed or failure is not None
         if seed not in records:
-            problems[seed] = failure or "not run yet"
+            problems[seed] = failure or _not_there_yet(row)
         elif failure is not None:
             # After `--run all`, the figure is not of the run that was asked for.
             problems[seed] = f"an earlier run, since the new one failed: {failure}"
@@ -323,17 +328,36 @@ def _problem(
     return "; ".join(f"seed {seed}: {problem}" for seed, problem in sorted(problems.items())), state
 
 
-def _cells(
+def _not_there_yet(row: Row) -> str:
+    if row.added:
+        return f"not added yet: xcbench add --name {row.method!r}"
+    return "not run yet"
+
+
+def column_cells(
     column: Column,
     scores: ScoreTable,
-    experiment: Experiment,
+    labels: Iterable[str],
+    reference: str | None = None,
 ) -> dict[str, Cell]:
-    """Return one column: figures, which is best or tied with it, and differences to the reference row."""
+    """Return one column: figures, which is best or tied with it, and differences to the reference row.
+
+    Parameters
+    ----------
+    column
+        What to show.
+    scores
+        The figures of all rows.
+    labels
+        The rows; those without a figure have no cell.
+    reference
+        The row that differences are taken to, if any.
+    """
     spreads = {}
-    for row in experiment.rows:
-        spread = scores.spread(row.label, column)
+    for label in labels:
+        spread = scores.spread(label, column)
         if spread is not None:
-            spreads[row.label] = spread
+            spreads[label] = spread
     if not spreads:
         return {}
 
@@ -347,10 +371,10 @@ def _cells(
         is_best = label == best and len(values) > 1
         cells[label] = Cell(spread.mean, deviation=spread.deviation, best=is_best, remark=remarks.get(label, ""))
 
-    if experiment.reference in values:
-        _add_differences(cells, experiment.reference)
+    if reference in values:
+        _add_differences(cells, reference)
     if column.is_metric and best is not None:
-        _add_tests(cells, scores, column.name, best, experiment.reference)
+        _add_tests(cells, scores, column.name, best, reference)
     return cells
 
 

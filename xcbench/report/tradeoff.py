@@ -1,9 +1,10 @@
-"""What accuracy costs: every method on a dataset against the time it takes to train and to predict."""
+"""What accuracy costs: methods, also augmented and reranked, against the time they take to train and to predict."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,9 +14,11 @@ import numpy.typing as npt
 
 from xcbench.evaluation import Interval
 from xcbench.report.columns import column
+from xcbench.report.costs import usual_conditions
 from xcbench.report.plot_style import INK, canvas, series_style
-from xcbench.report.plots import check_picture_format, save
+from xcbench.report.plots import check_picture_format, save, set_log_scale, write_note, write_title
 from xcbench.report.scores import DatasetRuns
+from xcbench.report.variants import KINDS, Kind, Variant, variants_on
 from xcbench.runner.store import Record
 
 if TYPE_CHECKING:
@@ -27,6 +30,8 @@ if TYPE_CHECKING:
 
 GAINS = ("P@1", "PSP@1")
 COSTS = {"train_s": "training time (s)", "predict_ms": "prediction time (ms per point)"}
+DRAWN: tuple[Kind, ...] = ("method", "augmented", "reranked")
+"""What is drawn; of the other kinds the picture says how many there are."""
 FLOOR = 0.5
 """What is not even this share as accurate as the best is named below the picture; drawn, it would squeeze the rest."""
 GREY = "#8c8c8c"
@@ -35,54 +40,38 @@ PALE_GREY = "#c8c8c8"
 
 @dataclass(frozen=True)
 class Standing:
-    """How accurate and how fast one method is on a dataset; several seeds are averaged."""
+    """How accurate and how fast one variant of a method is on a dataset; several seeds are averaged."""
 
-    method: str
+    name: str
     gains: Mapping[str, Interval]
     costs: Mapping[str, float]
+    is_varied: bool = False
+    """Whether it is a method with an augmentation or a reranker."""
+    is_timed_alike: bool = True
+    """Whether its times were measured under the conditions of most others."""
 
 
-def standings(records: Iterable[Record], fingerprint: str) -> list[Standing]:
-    """Return where each method stands, by its newest plain runs.
-
-    A plain run has no ablation, augmentation, reranker, override or ensemble.
+def standings(variants: Sequence[Variant]) -> list[Standing]:
+    """Return where each variant that is drawn stands: methods as they are, augmented ones and reranked ones.
 
     Parameters
     ----------
-    records
-        Runs of any kind.
-    fingerprint
-        That of the dataset; runs on other data are left out.
+    variants
+        The variants that have run on a dataset.
     """
-    plain_runs: dict[str, list[Record]] = {}
-    for record in sorted(records, key=lambda record: record.finished):
-        if record.fingerprint == fingerprint and _is_plain(record):
-            plain_runs.setdefault(record.method, []).append(record)
-    return [_standing(method, plain_runs[method]) for method in sorted(plain_runs)]
+    drawn = [variant for variant in variants if variant.kind in DRAWN]
+    usual = usual_conditions(record for variant in drawn for record in variant.records)
+    return [_standing(variant, variant.conditions == {usual}) for variant in drawn]
 
 
-def _is_plain(record: Record) -> bool:
-    is_varied = record.ablations or record.augment or record.rerank or record.overrides or record.ensemble > 1
-    return not is_varied
-
-
-def _standing(method: str, records: Sequence[Record]) -> Standing:
-    """Average the runs that are like the newest, one per seed; `records` are in the order in which they finished."""
-    newest = records[-1]
-    newest_by_seed: dict[int, Record] = {}
-    for record in records:
-        is_like_newest = record.method_version == newest.method_version and record.config == newest.config
-        if is_like_newest:
-            newest_by_seed[record.seed] = record
-    averaged = list(newest_by_seed.values())
-
+def _standing(variant: Variant, is_timed_alike: bool) -> Standing:
     gains = {}
     for name in GAINS:
-        gains[name] = _mean([record.metrics[name] for record in averaged])
+        gains[name] = _mean([record.metrics[name] for record in variant.records])
     costs = {}
     for name in COSTS:
-        costs[name] = _mean_cost(averaged, name)
-    return Standing(method, gains, costs)
+        costs[name] = _mean_cost(variant.records, name)
+    return Standing(variant.name, gains, costs, variant.kind != "method", is_timed_alike)
 
 
 def _mean_cost(records: Sequence[Record], name: str) -> float:
@@ -141,37 +130,86 @@ def draw_tradeoff(
     records = dataset_runs.store.records()
     if seeds is not None:
         records = (record for record in records if record.seed in seeds)
-    methods = standings(records, dataset_runs.data.fingerprint)
-    if not methods:
+    variants = variants_on(records, dataset_runs.data.fingerprint)
+    found = standings(variants)
+    if not found:
         return None
-    return save(path, _pictures(methods, dataset_runs.data.name))
+    return save(path, _pictures(found, dataset_runs.data.name, _not_drawn(variants)))
 
 
-def _pictures(methods: Sequence[Standing], dataset: str) -> Iterator[Picture]:
-    best = max(_accuracy(standing) for standing in methods)
-    shown = []
-    far_below = []
-    for standing in methods:
-        if _accuracy(standing) >= FLOOR * best:
-            shown.append(standing)
-        else:
-            far_below.append(f"{standing.method} ({_accuracy(standing):.1f})")
+def _not_drawn(variants: Sequence[Variant]) -> str:
+    """Return how many variants of which kinds the picture leaves out; nothing if it leaves out none."""
+    counts = Counter(variant.kind for variant in variants if variant.kind not in DRAWN)
+    named = [f"{KINDS[kind]} ({count})" for kind, count in sorted(counts.items())]
+    return ", ".join(named)
+
+
+def _pictures(found: Sequence[Standing], dataset: str, not_drawn: str = "") -> Iterator[Picture]:
+    ranked = sorted(found, key=lambda standing: -_accuracy(standing))
+    best = _accuracy(ranked[0])
+    shown = [standing for standing in ranked if _accuracy(standing) >= FLOOR * best]
+    far_below = [f"{standing.name} ({_accuracy(standing):.1f})" for standing in ranked[len(shown) :]]
     panel_contents = list(itertools.product(GAINS, COSTS))
 
-    with canvas(9.6, 7.2, panels=len(COSTS), rows=len(GAINS)) as (picture, panels):
+    with canvas(11.2, 7.4, panels=len(COSTS), rows=len(GAINS)) as (picture, panels):
         for axes, (gain, cost) in zip(panels, panel_contents, strict=True):
             _draw_panel(axes, shown, gain, cost)
-        picture.suptitle(f"What accuracy costs on {dataset}: the line is the Pareto front", fontsize=11)
-        if far_below:
-            picture.supxlabel(f"far below, by {GAINS[0]}: {', '.join(far_below)}", fontsize=7, x=0.01, ha="left")
+        write_title(picture, f"What accuracy costs on {dataset}: the line is the Pareto front", size=11)
+        _write_key(picture, shown)
+        notes = _notes(shown, far_below, not_drawn)
+        if notes:
+            write_note(picture, notes)
 
-        picture.draw_without_rendering()  # settles the layout, on which the places of names depend
+        picture.draw_without_rendering()  # settles the layout, on which the places of numbers depend
         for axes, (gain, cost) in zip(panels, panel_contents, strict=True):
             points = {}
-            for standing in shown:
-                points[standing.method] = (standing.costs[cost], standing.gains[gain].value)
+            for number, standing in enumerate(shown, 1):
+                points[str(number)] = (standing.costs[cost], standing.gains[gain].value)
             _write_names(axes, points)
         yield picture
+
+
+def _write_key(picture: Picture, shown: Sequence[Standing]) -> None:
+    """Write beside the panels what the numbers stand for: names would cover each other."""
+    from matplotlib.lines import Line2D
+
+    handles = []
+    for number, standing in enumerate(shown, 1):
+        label = f"{number}  {standing.name} ({_accuracy(standing):.1f})"
+        handles.append(Line2D([], [], linestyle="", marker=_marker(standing), color=GREY, label=label))
+    picture.legend(
+        handles=handles,
+        loc="outside right upper",
+        fontsize=7.5,
+        title=f"by {GAINS[0]}",
+        title_fontsize=8,
+        alignment="left",
+        handletextpad=0.2,
+    )
+
+
+def _marker(standing: Standing) -> str:
+    if not standing.is_timed_alike:
+        return "^"
+    if standing.is_varied:
+        return "s"
+    return "o"
+
+
+def _notes(shown: Sequence[Standing], far_below: Sequence[str], not_drawn: str) -> str:
+    notes = []
+    if any(standing.is_varied for standing in shown):
+        notes.append("Squares: with an augmentation or a reranker.")
+    if not all(standing.is_timed_alike for standing in shown):
+        notes.append(
+            "Triangles: timed on another machine, with other threads or beside other work than most; their times "
+            "cannot be compared, and they are not on the front."
+        )
+    if far_below:
+        notes.append(f"Far below, by {GAINS[0]}: {', '.join(far_below)}.")
+    if not_drawn:
+        notes.append(f"Not drawn: {not_drawn}.")
+    return " ".join(notes)
 
 
 def _accuracy(standing: Standing) -> float:
@@ -188,35 +226,37 @@ def _draw_panel(
     y = np.array([standing.gains[gain].value for standing in shown])
     low = [standing.gains[gain].low for standing in shown]
     high = [standing.gains[gain].high for standing in shown]
-    on_front = front(x, y)
+    timed_alike = np.array([standing.is_timed_alike for standing in shown])
+    on_front = np.zeros(len(shown), bool)
+    on_front[timed_alike] = front(x[timed_alike], y[timed_alike])
     from_left = np.flatnonzero(on_front)[np.argsort(x[on_front])]
     colour = series_style(0).colour
 
     _set_time_scale(axes, x)
     axes.vlines(x, low, high, color=PALE_GREY, lw=1)
     axes.step(x[from_left], y[from_left], where="post", color=colour, linewidth=1.2)
-    axes.plot(x[on_front], y[on_front], "o", color=colour)
-    axes.plot(x[~on_front], y[~on_front], "o", markerfacecolor="white", color=GREY)
+    for number, standing in enumerate(shown):
+        fill = "white"
+        edge = GREY
+        if on_front[number]:
+            fill = colour
+            edge = colour
+        axes.plot(x[number], y[number], _marker(standing), markerfacecolor=fill, color=edge)
     axes.margins(y=0.08)
     axes.set_xlabel(COSTS[cost])
     axes.set_ylabel(f"{gain} (%), with 95% intervals")
 
 
 def _set_time_scale(axes: Axes, times: npt.NDArray[np.float64]) -> None:
-    """Set a logarithmic axis with room for names on both sides; matplotlib's own limits fail at a single time."""
-    from matplotlib.ticker import LogLocator, NullFormatter
-
+    """Set a logarithmic axis with room for numbers on both sides; matplotlib's own limits fail at a single time."""
     span = times.max() / times.min()
-    room = max(2.0, span**0.2)
+    room = max(2.0, span**0.08)
     ticks: tuple[int, ...] = (1,)
     if span < 100:
         ticks = (1, 2, 5)
 
-    axes.set_xscale("log")
+    set_log_scale(axes, ticks)
     axes.set_xlim(times.min() / room, times.max() * room)
-    axes.xaxis.set_major_locator(LogLocator(subs=ticks))
-    axes.xaxis.set_major_formatter("{x:g}")
-    axes.xaxis.set_minor_formatter(NullFormatter())
 
 
 def _write_names(axes: Axes, points: Mapping[str, tuple[float, float]]) -> None:

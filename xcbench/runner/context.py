@@ -5,15 +5,12 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import logging
-import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar, cast
-
-from tqdm import tqdm
 
 from xcbench.data import Dataset
 from xcbench.errors import XCBenchError
@@ -29,7 +26,7 @@ from xcbench.plugins.stages import (
     digest,
     seed_generators,
 )
-from xcbench.ranks import rank
+from xcbench.progress import Counter, activity
 from xcbench.runner.source_code import code_of, source_of
 from xcbench.runner.spec import OverwriteStrategy
 from xcbench.runner.stage_cache import StageCache, StageNote
@@ -38,7 +35,6 @@ from xcbench.runner.store import StageReport
 Item = TypeVar("Item")
 
 _log = logging.getLogger(__name__)
-_SECONDS_BETWEEN_LINES = 10.0
 
 PARALLEL = "parallel"
 """The state of a stage that a second process computed while this one computed something else."""
@@ -59,6 +55,12 @@ class PlannedStage:
     @property
     def name(self) -> str:
         return self.stage.name
+
+    @property
+    def place(self) -> str:
+        """Which of its owner's stages it is: 2 of 5."""
+        stages = type(self.owner).stages
+        return f"{stages.index(self.stage) + 1} of {len(stages)}"
 
     @cached_property
     def key(self) -> str:
@@ -139,19 +141,12 @@ class RunContext:
         self.journal.reported[name] = value
 
     def progress(self, items: Iterable[Item], title: str, total: int | None = None) -> Iterator[Item]:
-        if sys.stderr.isatty() and rank() == 0:
-            yield from tqdm(items, desc=title, total=total, leave=False, dynamic_ncols=True)
-            return
-
-        if total is None and isinstance(items, Sequence):
+        if total is None and isinstance(items, Sized):
             total = len(items)
-        of_total = f" of {total}" if total else ""
-        last_line = time.monotonic()
-        for done, item in enumerate(items):
-            if time.monotonic() - last_line > _SECONDS_BETWEEN_LINES:
-                _log.info("%s: %d%s", title, done, of_total)
-                last_line = time.monotonic()
-            yield item
+        with Counter(title, total, self.log) as counter:
+            for item in items:
+                yield item
+                counter.advance()
 
     def stage(self, stage: Stage, data: Dataset) -> Values:
         """The output of a stage: from the cache, or computed now, after the stages that it reads."""
@@ -229,10 +224,11 @@ class RunContext:
         """Note and output of a stage, and whether this process computed it (another one may have been faster)."""
 
         def compute(checkpoints: Path) -> Values:
-            _log.info("stage %s: started", planned.name)
+            _log.info("stage %s (%s): started", planned.name, planned.place)
             seed = planned.inputs["seed"] or 0
             seed_generators(seed)
-            return planned.stage.function(self._work(planned, seed, checkpoints))
+            with activity(f"{planned.owner.name}, stage {planned.place}: {planned.name}"):
+                return planned.stage.function(self._work(planned, seed, checkpoints))
 
         return self.cache.compute(
             planned.owner.name,

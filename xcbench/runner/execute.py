@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from xcbench.data import Dataset, TopK
+from xcbench.data.quality import points_without_truth
 from xcbench.disk import clear_remains, folder_size, locked, readable_disk_errors
 from xcbench.evaluation import Interval, evaluate
 from xcbench.files import atomic_folder, write_json
+from xcbench.progress import activity
 from xcbench.ranks import rank
 from xcbench.runner.context import PARALLEL, RunContext
 from xcbench.runner.curve import can_have_curve, learning_curve
@@ -21,6 +23,7 @@ from xcbench.runner.environment import check_device, choose_device, describe_env
 from xcbench.runner.gpus import check_device_memory, readable_memory_errors
 from xcbench.runner.meter import Meter
 from xcbench.runner.model import Model
+from xcbench.runner.naming import check_run_name, renamed
 from xcbench.runner.plan import PREDICTIONS_PER_POINT, MemoryForecast, forecast_memory, free_memory
 from xcbench.runner.resolve import ResolvedRun, resolve
 from xcbench.runner.retraining import can_retrain_in_parallel, parallel_retraining
@@ -42,6 +45,7 @@ def run(
     cache: str | Path | StageCache | None = None,
     device: str = "auto",
     overwrite: OverwriteStrategy = OverwriteStrategy.KEEP,
+    name: str | None = None,
 ) -> Record:
     """The record of a run, from the store if it is there.
 
@@ -62,18 +66,26 @@ def run(
         `auto`, `cpu`, `cuda` or `cuda:N`.
     overwrite
         Whether a stored record is returned or made again.
+    name
+        What the run will be known by; a stored run is renamed.
     """
     # Before the data is loaded, which may take long.
     check_device(device)
+    if name is not None:
+        check_run_name(name)
     store = store if isinstance(store, Store) else Store(store)
     cache = shared_cache(cache if isinstance(cache, StageCache) else StageCache(cache))
-    job = _Job(resolve(spec, data), store, cache, device, overwrite)
+    with activity(f"loading {spec.dataset}"):
+        resolved = resolve(spec, data)
+    job = _Job(resolved, store, cache, device, overwrite)
     if spec.curve != "none":
         can_have_curve(job.resolved)
     if rank() > 0:
         return _run_on_other_rank(job)
     record = _run_on_first_rank(job)
     broadcast(False)
+    if name is not None and record.name != name:
+        record = renamed(record, name)
     return record
 
 
@@ -183,9 +195,6 @@ def _execute(job: _Job) -> Record:
             with readable_memory_errors(device):
                 outcome = _compute(job.resolved, context, threads, in_parallel)
 
-        # Before anything is written: should the disk be full, the figures have at least been said.
-        figures = ", ".join(f"{metric} {value.value:.2f}" for metric, value in outcome.metrics.items())
-        _log.info("run %s: %s", run_id, figures)
         stages = context.stage_reports()
         in_second_process = [stage.peak_memory for stage in stages if stage.state == PARALLEL]
         peak = whole.peak_memory + max(in_second_process, default=0)
@@ -193,7 +202,7 @@ def _execute(job: _Job) -> Record:
         if whole.peak_device_memory:
             _log.info("run %s: peak %.0f MiB on %s", run_id, whole.peak_device_memory / 2**20, device)
 
-    with atomic_folder(folder) as part:
+    with _figures_said_if_lost(run_id, outcome), atomic_folder(folder) as part:
         outcome.predictions.save(part / "predictions.npz")
         (part / "model").mkdir()
         outcome.model.save(part / "model")
@@ -210,6 +219,7 @@ def _execute(job: _Job) -> Record:
             peak_device_memory=whole.peak_device_memory,
             model_bytes=folder_size(part / "model"),
             test_points=len(job.resolved.data.test),
+            points_without_truth=points_without_truth(job.resolved.data.test),
             reported=context.journal.reported,
             environment=describe_environment(device, threads, job.resolved.code) | {"other_load": outcome.other_load},
             started=started,
@@ -218,6 +228,17 @@ def _execute(job: _Job) -> Record:
         )
         write_json(part / "record.json", record.to_json())
     return record
+
+
+@contextlib.contextmanager
+def _figures_said_if_lost(run_id: str, outcome: _Outcome) -> Iterator[None]:
+    """Log the figures if the record that is written during the block cannot be kept, as on a full disk."""
+    try:
+        yield
+    except Exception:
+        figures = ", ".join(f"{metric} {value.value:.2f}" for metric, value in outcome.metrics.items())
+        _log.warning("run %s is not kept: %s", run_id, figures)
+        raise
 
 
 def _choose_retraining(job: _Job, context: RunContext, threads: int) -> bool:
@@ -242,12 +263,14 @@ def _compute(resolved: ResolvedRun, context: RunContext, threads: int, in_parall
     predictor = model.to(context.device)
     # The first call compiles kernels or reads them from disk, which is no part of what a point costs.
     predictor.predict(test.X[:1], k, None if test.titles is None else test.titles[:1])
-    with Meter() as predicting:
+    with activity(f"predicting {len(test)} test points"), Meter() as predicting:
         predictions = predictor.predict(test.X, k, test.titles)
     if resolved.spec.curve != "none":
         for name, value in learning_curve(resolved, context, resolved.spec.curve).items():
             context.report(name, value)
-    return _Outcome(model, predictions, measure(predictions, resolved.data), training, predicting)
+    with activity("evaluating"):
+        metrics = measure(predictions, resolved.data)
+    return _Outcome(model, predictions, metrics, training, predicting)
 
 
 def _requested(resolved: ResolvedRun) -> dict[str, Any]:

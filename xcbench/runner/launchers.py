@@ -22,6 +22,7 @@ from typing import IO, Protocol
 from xcbench import threads
 from xcbench.errors import InputError, unknown_name
 from xcbench.runner.gpus import VISIBLE, visible_gpus
+from xcbench.signals import terminate_as_interrupt
 
 PROGRAM = (sys.executable, "-m", "xcbench.cli.worker")
 
@@ -121,7 +122,7 @@ class LocalLauncher:
         waiting = deque(jobs)
         running: list[Child] = []
 
-        with _terminate_as_interrupt():
+        with terminate_as_interrupt():
             try:
                 while waiting or running:
                     while waiting and len(running) < jobs_at_a_time:
@@ -287,23 +288,3 @@ def _last_line(output: str) -> str:
     if not lines:
         return "it said nothing"
     return lines[-1]
-
-
-@contextlib.contextmanager
-def _terminate_as_interrupt() -> Iterator[None]:
-    """Let SIGTERM end this process as Ctrl-C does, so that its children are ended and finished runs are kept."""
-
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    try:
-        previous = signal.signal(signal.SIGTERM, interrupt)
-    except ValueError:
-        # Only the main thread may handle signals. In any other thread the caller's handlers stay.
-        yield
-        return
-
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, previous)

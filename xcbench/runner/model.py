@@ -9,6 +9,7 @@ import dataclasses
 import json
 import logging
 import math
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -127,15 +128,26 @@ class Model:
         k
             How many labels per title.
         """
+        X = self.features(titles)
         if self.encoder is not None:
-            X = self.encoder.encode(titles)
             _warn_of_unknown_words(X, titles)
-            return self.predict(X, k, titles)
+        return self.predict(X, k, titles)
 
+    def features(self, titles: Sequence[str]) -> sp.csr_array:
+        """Return the rows of X of new text: without columns where the model reads words alone.
+
+        Raises `InputError` where the model reads features that were not made of text.
+
+        Parameters
+        ----------
+        titles
+            New text, a title per point.
+        """
+        if self.encoder is not None:
+            return self.encoder.encode(titles)
         if not all(isinstance(member, TextPredictor) for member in self.members):
             raise InputError("this run was trained on features without text, so it cannot read text")
-        no_features = sp.csr_array((len(titles), 0))
-        return self.predict(no_features, k, titles)
+        return sp.csr_array((len(titles), 0))
 
     def _predict_member(self, member: PlacedPredictor, X: sp.csr_array, k: int, titles: Sequence[str] | None) -> TopK:
         if not isinstance(member, TextPredictor):
@@ -174,16 +186,26 @@ def load_model(record: Record, method: str | None = None) -> Model:
     method
         The file of the run's method, if that is neither built in nor installed: a record holds only its name.
     """
+    if record.is_external:
+        raise InputError(f"run {record.id} was added from a file, so there is no model of it")
     method_type, rescorer_type = _plugin_types(record, method)
 
     folder = record.folder / "model"
     if not folder.exists():
-        raise InputError(f"run {record.id} was kept without its model: {record.folder} holds figures and predictions")
+        raise InputError(
+            f"run {record.id} was kept without its model: {record.folder} holds figures alone. Train it once more with "
+            f"`{_command(record)}` into a store of your own, and predict with that run"
+        )
 
     try:
         return _load(folder, record.ensemble, method_type.predictor_type, rescorer_type)
     except (OSError, ValueError, KeyError) as error:
         raise DataError(f"the model of this run cannot be read ({error})", folder) from error
+
+
+def _command(record: Record) -> str:
+    """Return the command line that trains a run again."""
+    return shlex.join(["xcbench", *record.spec.arguments()])
 
 
 def _plugin_types(record: Record, method: str | None) -> tuple[type[Method[Any]], type[Rescorer] | None]:

@@ -211,6 +211,8 @@ def is_by_other_code(record: Record) -> bool:
     record
         The run.
     """
+    if record.is_external:
+        return False
     names: list[tuple[registry.Kind, str]] = [("method", record.method)]
     names += [("augmentation", name) for name in record.augment]
     if record.rerank is not None:

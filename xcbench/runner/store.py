@@ -22,13 +22,16 @@ from xcbench.evaluation import DEFAULT_METRICS, Evaluation, Interval, Truth, par
 from xcbench.evaluation.hit_file import FirstHits
 from xcbench.evaluation.hits import Hits, find_hits
 from xcbench.files import home
+from xcbench.runner.naming import LATEST, differences, named_runs
 from xcbench.runner.record_upgrades import SCHEMA, upgraded
-from xcbench.runner.spec import Curve
+from xcbench.runner.spec import Curve, RunSpec
 
 if TYPE_CHECKING:
     import pandas as pd
 
 _log = logging.getLogger(__name__)
+
+_CHOICES_SHOWN = 5
 
 
 @dataclass(frozen=True)
@@ -93,6 +96,27 @@ class Record:
     peak_device_memory: int = 0
     """The most bytes that the run had allocated on its GPU (rank 0's, under torchrun). 0 on a CPU, in older records,
     and if all stages were reused."""
+    name: str | None = None
+    """What a user called it, for commands that ask for a run."""
+    is_external: bool = False
+    """Whether its predictions were added from a file: nothing here trained it."""
+    points_without_truth: int = 0
+    """How many test points have no true label once filtered pairs are gone; they count as zeros. 0 in older records."""
+
+    @property
+    def spec(self) -> RunSpec:
+        """What the run was asked for; with the preset that was applied."""
+        return RunSpec(
+            method=self.method,
+            dataset=self.dataset_source,
+            ablations=self.ablations,
+            augment=self.augment,
+            rerank=self.rerank,
+            preset=self.preset or "none",
+            overrides=self.overrides,
+            seed=self.seed,
+            ensemble=self.ensemble,
+        )
 
     def has_curve(self, kind: Curve) -> bool:
         """Whether it has the learning curve that is asked for, if one is."""
@@ -104,6 +128,11 @@ class Record:
         return self._hits_path.is_file()
 
     @property
+    def has_predictions(self) -> bool:
+        """Whether its first predictions are stored; a summary may have the hits alone."""
+        return self._predictions_path.is_file()
+
+    @property
     def depth(self) -> int:
         """How many places of each ranking the stored files can answer for."""
         if self.is_summary:
@@ -112,13 +141,12 @@ class Record:
 
     def predictions(self) -> TopK:
         """Return the stored top k of every test point; a run that is kept without them is an `InputError`."""
-        path = self.folder / "predictions.npz"
-        if self.is_summary and not path.is_file():
+        if self.is_summary and not self.has_predictions:
             raise InputError(
                 f"run {self.id} is kept without predictions: it has the hits in the first {self.depth} places, for "
                 "`record.evaluate`; run it again for predictions"
             )
-        return TopK.load(path)
+        return TopK.load(self._predictions_path)
 
     def hits(self, truth: Truth) -> Hits:
         """Return which of the stored places are right. Figures of at most `depth` places follow from them.
@@ -191,6 +219,10 @@ class Record:
         return {"schema": SCHEMA, **value}
 
     @property
+    def _predictions_path(self) -> Path:
+        return self.folder / "predictions.npz"
+
+    @property
     def _hits_path(self) -> Path:
         return self.folder / "hits.npz"
 
@@ -235,7 +267,8 @@ class Store:
         Parameters
         ----------
         wanted
-            The id of a run, the start of one, the start of its hash, or the path of the record's folder.
+            The id of a run, the start of one, the start of its hash, or the path of the record's folder; `latest`, the
+            name that a run was given, or METHOD@DATASET. Of several runs with one name the newest is taken, and said.
         """
         if (Path(wanted) / "record.json").is_file():
             return read_record(Path(wanted).absolute())
@@ -244,12 +277,36 @@ class Store:
         if wanted in ids:
             return read_record(self.path(wanted))
 
+        named = named_runs(list(self.records()), wanted)
+        if named:
+            _say_which(wanted, named)
+            return named[0]
+
         matches = [run_id for run_id in ids if _begins_with(run_id, wanted)]
         if len(matches) > 1:
-            raise InputError(f"{wanted!r} may be any of {', '.join(matches[:5])}: write more of it")
+            raise InputError(f"{wanted!r} may be any of {self._choices(matches)}: write more of it")
         if not matches:
-            raise unknown_name(f"run in {self.folder}:", wanted, ids)
+            raise unknown_name(f"run in {self.folder}:", wanted, self.names())
         return read_record(self.path(matches[0]))
+
+    def names(self) -> list[str]:
+        """Return all that `find` knows runs by: ids, given names, METHOD@DATASET."""
+        names = set(self.ids())
+        for record in self.records():
+            names.add(f"{record.method}@{record.dataset}")
+            if record.name:
+                names.add(record.name)
+        return sorted(names)
+
+    def _choices(self, ids: Sequence[str]) -> str:
+        """Return some ids, with what tells these runs apart."""
+        records = [record for record in map(self.get, ids[:_CHOICES_SHOWN]) if record is not None]
+        choices = [
+            f"{record.id} ({difference})" for record, difference in zip(records, differences(records), strict=True)
+        ]
+        if len(ids) > _CHOICES_SHOWN:
+            choices.append("...")
+        return ", ".join(choices)
 
     def ids(self) -> list[str]:
         """Return the ids of all records, sorted."""
@@ -263,6 +320,16 @@ class Store:
             record = self.get(run_id)
             if record is not None:
                 yield record
+
+
+def _say_which(wanted: str, named: Sequence[Record]) -> None:
+    """Log which of several runs a name stands for, with what tells it from the others."""
+    chosen = named[0]
+    if len(named) > 1:
+        difference = differences(named)[0]
+        _log.info("%s: %s, the newest of %d runs (%s)", wanted, chosen.id, len(named), difference)
+    elif wanted == LATEST:
+        _log.info("%s: %s on %s", wanted, chosen.id, chosen.dataset)
 
 
 def _begins_with(run_id: str, wanted: str) -> bool:

@@ -12,6 +12,7 @@ import scipy.sparse as sp
 
 from xcbench.data import Dataset, TopK
 from xcbench.plugins.stages import seed_generators
+from xcbench.progress import activity
 from xcbench.runner.context import RunContext
 from xcbench.runner.environment import check_device, choose_device
 from xcbench.runner.model import Model
@@ -43,7 +44,8 @@ def train(resolved: ResolvedRun, context: RunContext, retraining: ParallelRetrai
         return model
 
     method = _TrainedMethod(model.to(context.device), resolved, context, retraining)
-    rescorer = reranker.fit(data, context.owned_by(reranker), method)
+    with activity(f"reranker {reranker.name}"):
+        rescorer = reranker.fit(data, context.owned_by(reranker), method)
     return dataclasses.replace(model, rescorer=rescorer)
 
 
@@ -51,7 +53,8 @@ def augmented(resolved: ResolvedRun, context: RunContext) -> Dataset:
     """The data that the method will see."""
     data = resolved.data
     for augmentation in resolved.augmentations:
-        data = augmentation.apply(data, context.owned_by(augmentation))
+        with activity(f"augmentation {augmentation.name}"):
+            data = augmentation.apply(data, context.owned_by(augmentation))
         _log.info("augmentation %s: %d training points", augmentation.name, len(data.train))
     return data
 
@@ -120,7 +123,8 @@ def _fit_members(resolved: ResolvedRun, data: Dataset, context: RunContext) -> M
         seed_generators(member.seed)
         # A new object each: what a method keeps on itself must not leak from one member into the next.
         method = type(resolved.method)(resolved.method.config)
-        members.append(method.fit(data, member))
+        with activity(f"training {method.name}"):
+            members.append(method.fit(data, member))
 
     original = resolved.data
     return Model(

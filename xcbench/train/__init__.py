@@ -16,7 +16,18 @@ from xcbench.train.memory import CascadeMemory, cascade_memory, estimate_memory,
 from xcbench.train.modules import ModuleConfig, official_training, scaled_training
 from xcbench.train.schedules import Schedule, halving_after
 from xcbench.train.stopping import stopping_early
-from xcbench.train.tasks import RankAll, RankShortlist, Task, all_classifiers, document_side, encode, fit_bias, log_odds
+from xcbench.train.tasks import (
+    LabelStart,
+    RankAll,
+    RankShortlist,
+    Task,
+    all_classifiers,
+    document_side,
+    encode,
+    fit_bias,
+    free_labels,
+    log_odds,
+)
 
 __all__ = [
     "Batch",
@@ -25,6 +36,7 @@ __all__ = [
     "Group",
     "GroupedTraining",
     "Keeping",
+    "LabelStart",
     "MemoryEstimate",
     "ModuleConfig",
     "Points",
@@ -43,6 +55,7 @@ __all__ = [
     "encode",
     "estimate_memory",
     "fit_bias",
+    "free_labels",
     "halving_after",
     "index_memory",
     "learnable",

@@ -18,6 +18,8 @@ from xcbench.kernels.arrays import Longs
 from xcbench.kernels.memory import MemoryEstimate
 from xcbench.nn import LabelBank, TokenEmbeddings
 from xcbench.nn.dropout import first_key, next_key, start_step
+from xcbench.progress import Counter
+from xcbench.signals import HeldInterrupt
 from xcbench.train.ahead import made_ahead
 from xcbench.train.batches import Batch, Points, PreparedBatch
 from xcbench.train.checkpoints import Checkpoint
@@ -27,7 +29,6 @@ from xcbench.train.kept_weights import Keeping, KeptWeights
 from xcbench.train.label_shards import LabelShards
 from xcbench.train.memory import check_fits, estimate_memory, keep_freed_memory
 from xcbench.train.processes import Processes
-from xcbench.train.progress import Progress
 from xcbench.train.schedules import Schedule
 from xcbench.train.stopping import last_step
 
@@ -202,7 +203,8 @@ def train(
     """Train a module in place and leave it in eval mode.
 
     The same seed and number of threads give the same parameters, bit for bit on a CPU, whether or not the process was
-    killed on the way: training continues from the last checkpoint in `work.checkpoints`.
+    killed on the way: training continues from the last checkpoint in `work.checkpoints`. On Ctrl-C and SIGTERM it
+    writes one before it lets them have their effect.
 
     Parameters
     ----------
@@ -332,6 +334,7 @@ class _Trainer:
         if shards is not None:
             self.own_parameters = {id(parameter) for parameter in shards.parameters.values()}
         self.kept = KeptWeights(module, self.optimiser, keeping, validate, work.log)
+        self.interrupt = HeldInterrupt()
 
         self.losses: list[float] = []  # the mean loss of each finished epoch
         self.epoch_loss = torch.zeros((), dtype=torch.float64, device=device)  # sum over the points of this epoch
@@ -349,18 +352,19 @@ class _Trainer:
             self.processes.broadcast_parameters(self.module)
 
         with (
-            Progress(
+            Counter(
                 self.name,
                 total=plan.points_before(plan.steps),
-                done=plan.points_before(step),
                 log=self.work.log,
+                done=plan.points_before(step),
                 shown=self.processes.rank == 0,
-            ) as progress,
+            ) as counter,
             self._batches_in_time(step) as batches,
+            self._held_interrupt(),
         ):
             while step < stop:
                 end = min(plan.end_of_epoch(step), stop)
-                self._train_epoch(step, end, batches, progress)
+                self._train_epoch(step, end, batches, counter)
                 step = end
 
         self.optimiser.close()
@@ -369,9 +373,15 @@ class _Trainer:
             self.shards.join()
         self._check_parameters()
         self.module.eval()
-        return TrainReport(stop, progress.seconds, progress.points_per_second, tuple(self.losses))
+        return TrainReport(stop, counter.seconds, counter.per_second, tuple(self.losses))
 
-    def _train_epoch(self, first_step: int, end: int, batches: Iterator[_StepBatch], progress: Progress) -> None:
+    def _held_interrupt(self) -> contextlib.AbstractContextManager[object]:
+        """Hold Ctrl-C and SIGTERM back until a checkpoint is written, if checkpoints are."""
+        if self.checkpoint.path is None:
+            return contextlib.nullcontext()
+        return self.interrupt
+
+    def _train_epoch(self, first_step: int, end: int, batches: Iterator[_StepBatch], counter: Counter) -> None:
         """Train from a step to the end of its epoch, or to where training stops. `batches` has the batch of each."""
         if first_step % self.plan.steps_per_epoch == 0:
             self._start_epoch()
@@ -382,11 +392,17 @@ class _Trainer:
             reads_loss = self.device.type == "cpu" or done % READ_LOSS_EVERY == 0 or done == end
             if reads_loss:
                 self._read_loss(step)
-            progress.advance(points, self.mean_loss)
+            counter.advance(points, f"loss {self.mean_loss:.4g}, {counter.per_second:.0f} points/s")
             if done == end:
                 self._end_epoch(step)
             if self.optimiser.holds_nothing(done, self.plan.steps) and self._is_time_to_save(reads_loss):
                 self._save(done)
+                self._stop_if_interrupted(done)
+
+    def _stop_if_interrupted(self, done: int) -> None:
+        if self.interrupt.came:
+            self.work.log(f"{self.name}: stopped after step {done} of {self.plan.steps}, with a checkpoint")
+            self.interrupt.deliver()
 
     def _start_epoch(self) -> None:
         """Let the module compute what it computes once per epoch."""
@@ -476,11 +492,12 @@ class _Trainer:
 
     def _is_time_to_save(self, reads_loss: bool) -> bool:
         """Whether to save a checkpoint now. All ranks agree with rank 0, at steps where they wait anyway."""
+        is_time = self.checkpoint.due() or self.interrupt.came
         if self.processes.count == 1:
-            return self.checkpoint.due()
+            return is_time
         if self.checkpoint.path is None or not reads_loss:
             return False
-        return self.processes.broadcast(self.checkpoint.due())
+        return self.processes.broadcast(is_time)
 
     def _save(self, step: int) -> None:
         """Save a checkpoint, after so many steps. Rank 0 writes it."""

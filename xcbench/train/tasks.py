@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Protocol, cast
+from typing import Literal, Protocol, TypeAlias, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -21,6 +21,7 @@ from xcbench.kernels.csr import SparseRows
 from xcbench.nn import (
     DocumentEncoder,
     Factored,
+    FreeLabels,
     GatedBlock,
     LabelBank,
     Reduction,
@@ -121,6 +122,37 @@ def log_odds(share: float) -> float:
     """Return the bias of a classifier that knows only which share of all pairs is true: a good start for biases."""
     share = min(max(share, 1e-6), 0.5)
     return math.log(share / (1 - share))
+
+
+LabelStart: TypeAlias = Literal["zero", "random"]
+"""Where free label classifiers start: at 0, with biases at the log odds of a true pair, or at random, with biases 0."""
+
+
+def free_labels(targets: sp.csr_array, dim: int, ranked: int, start: LabelStart) -> FreeLabels:
+    """Return one new classifier and one bias per label.
+
+    Parameters
+    ----------
+    targets
+        [points, labels] what they are to learn.
+    dim
+        D, the length of a vector.
+    ranked
+        How many labels each point is ranked against.
+    start
+        From 0, few steps are enough, and a label with few points need not lose a random start. A random start, as most
+        authors have it, learns more slowly: its large first gradients keep Adam's steps small for long.
+    """
+    points, count = targets.shape
+    if start == "random":
+        labels = FreeLabels(count, dim, nn.init.kaiming_uniform_(torch.empty(count, dim)))
+        bias = 0.0
+    else:
+        labels = FreeLabels(count, dim, torch.zeros(count, dim))
+        bias = log_odds(targets.nnz / max(1, points * ranked))
+    assert labels.bias is not None
+    nn.init.constant_(labels.bias.weight, bias)
+    return labels
 
 
 @torch.no_grad()

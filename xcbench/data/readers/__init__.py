@@ -1,8 +1,8 @@
 """Readers for every file form of the field; the names of the files decide the form.
 
-`read_raw` is the entry point; docs/data-formats.md describes the forms for users. A folder may mix forms, such as
-titles with features, or targets as sparse text with titles. Where it holds one thing twice, the first name in `names`
-is read, and the findings say so.
+`read_raw` is the entry point; docs/guides/data-formats.md describes the forms for users. A folder may mix forms, such
+as titles with features, or targets as sparse text with titles. Where it holds one thing twice, the first name in
+`names` is read, and the findings say so.
 """
 
 from __future__ import annotations
@@ -135,6 +135,7 @@ def _read_labels(files: _Files, raw: RawDataset, with_content: bool) -> None:
 
     lines = read_json_lines(path, with_content=with_content)
     raw.label_titles = FileTitles(lines.titles, path.name)
+    _note_repeated(lines, path.name, "labels", raw.findings)
     if not with_content:
         _note_content(lines, path.name, "labels", raw.findings)
 
@@ -215,6 +216,7 @@ def _read_text(files: _Files, raw: RawDataset, with_content: bool) -> None:
 
         lines = read_json_lines(path, labels, with_content)
         split.titles = FileTitles(lines.titles, path.name)
+        _note_repeated(lines, path.name, "points", raw.findings)
         if not with_content:
             _note_content(lines, path.name, "points", raw.findings)
         if split.Y is None and lines.targets is not None:
@@ -226,6 +228,12 @@ def _note_content(lines: JsonLines, file: str, what: str, findings: Findings) ->
         findings.notes.append(
             f"{file}: {lines.contents:,} {what} have a 'content', which is not used (--content appends it to the title)"
         )
+
+
+def _note_repeated(lines: JsonLines, file: str, what: str, findings: Findings) -> None:
+    if lines.repeated:
+        count = f"{len(lines.repeated):,}"
+        findings.notes.append(f"{file}: {what} with the 'uid' of an earlier one: {count}, such as {lines.repeated[0]}")
 
 
 def _read_tables(files: _Files, raw: RawDataset, separator: str) -> None:

@@ -71,7 +71,7 @@ def _dataset_folder(
         for folder in level:
             children += [child for child in folder.iterdir() if child.is_dir()]
         level = children
-    raise DataError("holds no dataset in any known form; see docs/data-formats.md for the file names", shown)
+    raise DataError("holds no dataset in any known form; see docs/guides/data-formats.md for the file names", shown)
 
 
 def _holds_known(folder: Path, is_known: Callable[[str], bool]) -> bool:

@@ -5,10 +5,7 @@ A label's text is its name, unless `labels.csv` (columns `label` and `title`) gi
 
 from __future__ import annotations
 
-import csv
-import io
 from array import array
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,7 +13,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from xcbench.data.dataset import TextColumn
-from xcbench.data.readers.titles import TextBuilder, utf8_text
+from xcbench.data.readers.table_files import open_table
+from xcbench.data.readers.titles import TextBuilder
 from xcbench.errors import DataError
 
 
@@ -53,7 +51,10 @@ class LabelNames:
 def read_label_table(path: Path) -> LabelNames:
     """Read `labels.csv`: the labels in the order of their ids, and their titles."""
     names = LabelNames(listed_in=path.name)
-    for line, (name, title) in _rows(path, ("label", "title")):
+    table = open_table(path)
+    for line, (name, title) in table.rows([table.column("label"), table.column("title")]):
+        if name is None:
+            continue
         if name in names.ids:
             raise DataError(f"label {name!r} is listed twice", path, line)
         names.add(name, title or name)
@@ -69,7 +70,10 @@ def read_point_table(
     text = TextBuilder()
     ids = array("i")
     ends = array("i", [0])
-    for line, (title, labels) in _rows(path, ("title", "labels")):
+    table = open_table(path)
+    for line, (title, labels) in table.rows([table.column("title"), table.column("labels")]):
+        if title is None:
+            continue
         text.add(title)
         parts = [part.strip() for part in labels.split(separator)]
         label_ids = [names.id_of(name, path, line) for name in parts if name]
@@ -86,30 +90,3 @@ def read_point_table(
     )
     targets = sp.csr_array(entries, shape=(len(ends) - 1, len(names.ids)))
     return text.column(), targets
-
-
-def _rows(
-    path: Path,
-    columns: tuple[str, str],
-) -> Iterator[tuple[int, tuple[str, str]]]:
-    """Yield the fields of two columns row by row, with the row's first line number."""
-    text = io.StringIO(utf8_text(path), newline="")
-    # Strict, since the lenient reader takes a forgotten quote for a field that extends to the end of the file.
-    rows = csv.reader(text, strict=True)
-    line = 1
-    try:
-        header = [column.strip().lower() for column in next(rows, [])]
-        if not set(columns) <= set(header):
-            raise DataError(f"expected a header with the columns {columns[0]} and {columns[1]}", path, 1)
-        first = header.index(columns[0])
-        second = header.index(columns[1])
-
-        line = rows.line_num + 1
-        for row in rows:
-            if row and len(row) != len(header):
-                raise DataError(f"expected {len(header)} fields, got {len(row)}", path, line)
-            if row:
-                yield line, (row[first], row[second])
-            line = rows.line_num + 1
-    except csv.Error as error:
-        raise DataError(f"expected CSV, with every quoted field closed: {error}", path, line) from None

@@ -6,6 +6,7 @@ the words unnoticed.
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import json
 import math
@@ -27,8 +28,9 @@ from xcbench.data.sparse_text import file_bytes
 from xcbench.errors import DataError
 
 _MAX_LINE = 64 << 20
+_BLOCK = 1 << 20
 _NEWLINE = 10
-_BOM = b"\xef\xbb\xbf"
+_BOM = codecs.BOM_UTF8
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,8 @@ class JsonLines:
     """From `target_ind` and `target_rel`; None where no object has the former."""
     contents: int
     """The number of objects with a `content` that is not empty."""
+    repeated: tuple[str, ...] = ()
+    """The objects with the `uid` of an earlier one, in words."""
 
 
 class TextBuilder:
@@ -128,7 +132,25 @@ def utf8_text(path: Path) -> str:
         return content.removeprefix(_BOM).decode("utf-8")
     except UnicodeDecodeError as error:
         line = content[: error.start].count(b"\n") + 1
-        raise _not_utf8(path, line) from None
+        raise _not_utf8(path, line, content) from None
+
+
+def utf8_lines(path: Path) -> Iterator[str]:
+    """Yield the lines of a file with their ends, without the byte order mark. Memory does not grow with the file."""
+    try:
+        with path.open(encoding="utf-8-sig", newline="\n") as file:
+            yield from file
+    except UnicodeDecodeError:
+        raise _first_not_utf8(path) from None
+
+
+def count_newlines(path: Path) -> int:
+    """Return the number of line ends in a file."""
+    count = 0
+    with path.open("rb") as file:
+        while block := file.read(_BLOCK):
+            count += block.count(b"\n")
+    return count
 
 
 def read_json_lines(path: Path, labels: int | None = None, with_content: bool = False) -> JsonLines:
@@ -148,8 +170,10 @@ def read_json_lines(path: Path, labels: int | None = None, with_content: bool = 
     text = TextBuilder()
     targets = _TargetsBuilder(labels)
     contents = 0
-    for line, raw in _raw_lines(path):
-        point = _json_object(raw, path, line)
+    uids = set()
+    repeated = []
+    for line, raw in raw_lines(path):
+        point = json_object(raw, path, line)
         title = _string(point, "title", path, line)
         content = _string(point, "content", path, line)
         if content:
@@ -158,14 +182,19 @@ def read_json_lines(path: Path, labels: int | None = None, with_content: bool = 
             title = f"{title} {content}".strip()
         text.add(title)
         targets.add(point, path, line)
+        uid = point.get("uid")
+        if isinstance(uid, str | int):
+            if uid in uids:
+                repeated.append(f"{uid!r} in line {line}")
+            uids.add(uid)
 
     if targets.points == 0:
         raise DataError("the file is empty", path)
-    return JsonLines(text.column(), targets.matrix(), contents)
+    return JsonLines(text.column(), targets.matrix(), contents, tuple(repeated))
 
 
-def _raw_lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Yield the lines that are not blank, with their numbers."""
+def raw_lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    """Yield the lines of a plain or gzipped file that are not blank, with their numbers."""
     is_packed = path.suffix == ".gz"
     remaining = unpacked_limit(path.stat().st_size)
     line = 0
@@ -188,11 +217,12 @@ def _raw_lines(path: Path) -> Iterator[tuple[int, bytes]]:
             raise DataError(f"the gzip file is damaged: {error}", path, line + 1) from None
 
 
-def _json_object(raw: bytes, path: Path, line: int) -> dict[str, Any]:
+def json_object(raw: bytes, path: Path, line: int) -> dict[str, Any]:
+    """Parse the one JSON object of a line."""
     try:
         value = json.loads(raw.decode("utf-8"))
     except UnicodeDecodeError:
-        raise _not_utf8(path, line) from None
+        raise _not_utf8(path, line, raw) from None
     except (ValueError, RecursionError) as error:
         raise DataError(f"expected one JSON object a line: {error}", path, line) from None
 
@@ -255,5 +285,19 @@ def _as_array(values: array[Any], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     return np.frombuffer(values, values.typecode).astype(dtype, copy=False)
 
 
-def _not_utf8(path: Path, line: int) -> DataError:
-    return DataError("expected UTF-8 text; convert it first, e.g. with 'iconv -f LATIN1 -t UTF-8'", path, line)
+def _first_not_utf8(path: Path) -> DataError:
+    """Return the error for the first line that is not UTF-8; reading in blocks only tells that there is one."""
+    try:
+        utf8_text(path)
+    except DataError as error:
+        return error
+    return DataError("expected UTF-8 text; the file was changed while it was read", path)
+
+
+def _not_utf8(path: Path, line: int, start: bytes) -> DataError:
+    """Return the error for text in another encoding, of which `start` is the first line or all that there is."""
+    encoding = "LATIN1"
+    if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        encoding = "UTF-16"
+    command = f"iconv -f {encoding} -t UTF-8 {path.name} > {path.stem}-utf8{path.suffix}"
+    return DataError(f"expected UTF-8 text; convert it first, e.g. with '{command}'", path, line)

@@ -73,7 +73,7 @@ class PieceReader:
     config, tokenizer
         The texts of its `config.json` and `tokenizer.json`.
     settings
-        `length`, `pooling` and `precision`.
+        `length`, `pooling` and `precision`, and `dim`, which is D.
     """
 
     config: str
@@ -111,7 +111,7 @@ class WordReader:
     words
         The vocabulary.
     settings
-        `length`.
+        `length`, and `dim`, which is D.
     """
 
     words: TextEncoder
@@ -172,18 +172,12 @@ class TitleEncoder:
     @torch.no_grad()
     def __call__(self, sequences: sp.csr_array) -> Floats:
         """Return the vectors [n, D] of titles, as `sequences` returns them."""
-        if sequences.shape[0] == 0:
-            sequences = sp.csr_array((1, sequences.shape[1]))
-            return self(sequences)[:0]
+        vectors = np.empty((sequences.shape[0], self.reader.settings["dim"]), np.float32)
         # Titles of similar length need little padding.
         order = np.argsort(np.diff(sequences.indptr), kind="stable")
-        parts = []
         for start in range(0, len(order), TITLES_AT_ONCE):
-            part = sequences[order[start : start + TITLES_AT_ONCE]]
-            parts.append(self.network(SparseRows.of(part)).cpu().numpy())
-        in_order = np.concatenate(parts)
-        vectors = np.empty_like(in_order)
-        vectors[order] = in_order
+            rows = order[start : start + TITLES_AT_ONCE]
+            vectors[rows] = self.network(SparseRows.of(sequences[rows])).cpu().numpy()
         return vectors
 
     def to(self, device: str | torch.device) -> TitleEncoder:
@@ -237,13 +231,13 @@ class TitlePredictor:
 
     def predict_titles(self, titles: Sequence[str], k: int) -> TopK:
         """Return the k best labels per title."""
-        x = self.encoder(self.encoder.sequences(titles))
+        x = self.vectors(sp.csr_array((len(titles), 0)), titles)
         return self.ranker.predict(x, x, k)
 
     def vectors(self, X: sp.csr_array, titles: Sequence[str] | None = None) -> Floats:
-        """Return the vectors [n, D] of titles."""
+        """Return the vectors [n, D] that label classifiers see."""
         if titles is None:
-            raise InputError("this encoder reads the words of a title in their order, which rows of X do not have")
+            raise InputError("this encoder reads titles, which these points do not have")
         return self.encoder(self.encoder.sequences(titles))
 
     def to(self, device: str | torch.device) -> TitlePredictor | TitlePredictorOnDevice:

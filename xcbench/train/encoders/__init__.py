@@ -13,6 +13,7 @@ import scipy.sparse as sp
 from torch import Tensor, nn
 
 from xcbench.data import Dataset, Split
+from xcbench.errors import InputError
 from xcbench.kernels.arrays import Floats
 from xcbench.nn.pretrained import find_model, require_transformers
 from xcbench.shortlist.predictors import FixedEncoder, TitleEncoder
@@ -61,7 +62,12 @@ class Encoder(Protocol):
 
 
 def check_encoder(config: EncoderConfig) -> None:
-    """Raise an `InputError` where this machine lacks what the encoder needs."""
+    """Raise an `InputError` where settings contradict each other, or this machine lacks what the encoder needs."""
+    is_transformer = config.kind == "transformer"
+    if not is_transformer and (config.frozen or config.model is not None):
+        raise InputError(f"encoder.model and encoder.frozen are for encoder.kind=transformer, got {config.kind}")
+    if is_transformer and config.model is None:
+        raise InputError("encoder.kind=transformer needs encoder.model: minilm, a folder, or a name at Hugging Face")
     if config.model is not None:
         require_transformers()
         find_model(config.model)
@@ -78,14 +84,24 @@ TEXT_SETTINGS = ("kind", "model", "length", "frozen", "pooling", "precision")
 """The settings that `read_texts` reads."""
 
 
-def read_texts(config: EncoderConfig, data: Dataset) -> dict[str, Any]:
-    """Return what an encoder reads beside X: nothing, words or word pieces in their order, or fixed vectors."""
+def read_texts(config: EncoderConfig, data: Dataset, device: str = "cpu") -> dict[str, Any]:
+    """Return what an encoder reads beside X: nothing, words or word pieces in their order, or fixed vectors.
+
+    Parameters
+    ----------
+    config
+        The encoder's settings.
+    data
+        The training points, and for `inception` also the label text.
+    device
+        Where a frozen encoder makes its vectors.
+    """
     if config.kind == "bag":
         return {}
     if config.kind == "inception":
         return Inception.read(config, data)
     if config.frozen:
-        return Frozen.read(config, data)
+        return Frozen.encode(config, data, device)
     return Transformer.read(config, data)
 
 

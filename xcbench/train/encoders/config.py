@@ -42,10 +42,6 @@ class EncoderConfig:
             )
         if not 0 < self.layer_decay <= 1:
             raise ValueError(f"layer_decay is above 0 and at most 1, got {self.layer_decay}")
-        if self.kind == "transformer" and self.model is None:
-            raise ValueError("encoder.kind=transformer needs encoder.model: minilm, a folder or a name")
-        if self.kind != "transformer" and (self.frozen or self.model is not None):
-            raise ValueError(f"encoder.model and encoder.frozen are for encoder.kind=transformer, got {self.kind}")
 
     @property
     def reads_titles(self) -> bool:

@@ -9,6 +9,7 @@ from fnmatch import fnmatchcase
 from torch import nn
 
 from xcbench.train.encoders.config import EncoderConfig
+from xcbench.train.encoders.titles import Dropping
 from xcbench.train.groups import Group
 from xcbench.train.loop import GroupedTraining
 
@@ -19,8 +20,8 @@ _EMBEDDINGS = re.compile(r"(.*\bembeddings)\.")
 def with_encoder_groups(training: GroupedTraining, task: nn.Module, config: EncoderConfig) -> GroupedTraining:
     """Return a training with the groups that fit an encoder.
 
-    A frozen encoder has no parameters, so groups of them are left out. With a `layer_decay`, each layer gets a group of
-    its own, and the embeddings below the first layer, too.
+    With a `layer_decay`, the embeddings and each layer above them get a group of their own. Groups of the encoder that
+    have no parameter left are dropped: all, where it is frozen.
 
     Parameters
     ----------
@@ -31,13 +32,21 @@ def with_encoder_groups(training: GroupedTraining, task: nn.Module, config: Enco
     config
         The encoder's settings.
     """
+    place = next((name for name, module in task.named_modules() if isinstance(module, Dropping)), None)
+    if place is None:
+        return training
     names = [name for name, _ in task.named_parameters()]
-    groups = dict(training.groups)
-    if config.frozen:
-        groups = {key: group for key, group in groups.items() if _matching(names, group)}
-    if config.kind == "transformer" and config.layer_decay < 1:
-        groups |= _layer_groups(training, names, config.layer_decay)
-    return replace(training, groups=groups)
+    layers = {}
+    if config.layer_decay < 1:
+        layers = _layer_groups(training, names, config.layer_decay)
+    left = [name for name in names if not any(fnmatchcase(name, layer.pattern) for layer in layers.values())]
+
+    groups = {}
+    for key, group in training.groups.items():
+        is_of_encoder = fnmatchcase(f"{place}.", group.pattern)
+        if not is_of_encoder or any(fnmatchcase(name, group.pattern) for name in left):
+            groups[key] = group
+    return replace(training, groups=groups | layers)
 
 
 def _layer_groups(training: GroupedTraining, names: list[str], decay: float) -> dict[str, Group]:
@@ -60,13 +69,9 @@ def _layer_groups(training: GroupedTraining, names: list[str], decay: float) -> 
 
 
 def _group_of(name: str, training: GroupedTraining) -> tuple[str, Group]:
-    """Return the group that has a parameter: of several whose patterns match, the one with the longest."""
+    """Return the group of a parameter: of several whose patterns match, the one with the longest."""
     matching = [key for key, group in training.groups.items() if fnmatchcase(name, group.pattern)]
     if not matching:
-        return "encoder", Group(lr=training.lr, schedule=training.schedule)
+        return "encoder", Group()
     key = max(matching, key=lambda key: len(training.groups[key].pattern))
     return key, training.groups[key]
-
-
-def _matching(names: list[str], group: Group) -> list[str]:
-    return [name for name in names if fnmatchcase(name, group.pattern)]

@@ -22,6 +22,9 @@ from xcbench.nn.pretrained import Pretrained, load_pretrained
 from xcbench.shortlist.predictors.titles import PieceReader, Reader, TitleEncoder, WordReader
 from xcbench.train.encoders.config import EncoderConfig
 
+SHORTEST = 3
+"""Word pieces: one between the two that most transformers put around a text."""
+
 
 class Dropping(nn.Module):
     """An encoder with dropout behind it; None for vectors that are there already."""
@@ -88,8 +91,8 @@ class Inception(Titles):
 
     def __init__(self, config: EncoderConfig, known: Mapping[str, Any], train: Split) -> None:
         self.words = TextEncoder.from_dict(known["words"])
-        super().__init__(config, known, train, WordReader(self.words, {"length": config.length}))
         self.dim = inception_size(config.dim)
+        super().__init__(config, known, train, WordReader(self.words, {"length": config.length, "dim": self.dim}))
 
     @staticmethod
     def read(config: EncoderConfig, data: Dataset) -> dict[str, Any]:
@@ -114,15 +117,15 @@ class Transformer(Titles):
     """A pretrained transformer."""
 
     def __init__(self, config: EncoderConfig, known: Mapping[str, Any], train: Split) -> None:
-        reader = piece_reader(config, known["config"], known["tokenizer"])
-        super().__init__(config, known, train, reader)
         self.dim = known["dim"]
+        reader = piece_reader(config, known["config"], known["tokenizer"], self.dim)
+        super().__init__(config, known, train, reader)
 
     @staticmethod
     def read(config: EncoderConfig, data: Dataset) -> dict[str, Any]:
         """Return how the model reads, and the training titles as word pieces in their order."""
         found = pretrained(config)
-        reader = piece_reader(config, found.config, found.tokenizer)
+        reader = piece_reader(config, found.config, found.tokenizer, found.dim)
         return {
             "config": found.config,
             "tokenizer": found.tokenizer,
@@ -138,11 +141,12 @@ class Frozen(Transformer):
     """A pretrained transformer that stays as it is: training reads vectors."""
 
     @staticmethod
-    def read(config: EncoderConfig, data: Dataset) -> dict[str, Any]:
+    def encode(config: EncoderConfig, data: Dataset, device: str) -> dict[str, Any]:
         """Return how the model reads, and the vectors of the training titles."""
         known = Transformer.read(config, data)
-        plain = Transformer(config, known, data.train)
-        return known | {"train": plain.vectors(plain.start(0), data.train)}
+        reader = piece_reader(config, known["config"], known["tokenizer"], known["dim"])
+        encoder = TitleEncoder.of(reader, pretrained(config).tensors).to(device)
+        return known | {"train": encoder(known["train"])}
 
     def start(self, seed: int) -> Dropping:
         return self.restore({})
@@ -167,12 +171,12 @@ def pretrained(config: EncoderConfig) -> Pretrained:
     """Return the model that a training starts from."""
     assert config.model is not None
     found = load_pretrained(config.model)
-    if config.length > found.longest:
-        raise InputError(f"encoder.length is {config.length}, but {config.model} reads at most {found.longest} pieces")
+    if not SHORTEST <= config.length <= found.longest:
+        raise InputError(f"encoder.length is {SHORTEST} to {found.longest} for {config.model}, got {config.length}")
     return found
 
 
-def piece_reader(config: EncoderConfig, model_config: str, tokenizer: str) -> PieceReader:
+def piece_reader(config: EncoderConfig, model_config: str, tokenizer: str, dim: int) -> PieceReader:
     """Return how a transformer reads titles."""
-    settings = {"length": config.length, "pooling": config.pooling, "precision": config.precision}
+    settings = {"length": config.length, "pooling": config.pooling, "precision": config.precision, "dim": dim}
     return PieceReader(model_config, tokenizer, settings)
