@@ -335,8 +335,9 @@ def test_what_is_missing_is_said_in_one_line(tiny, tmp_path, monkeypatch):
         with pytest.raises(InputError, match=message) as refused:
             train("ova", data, **settings("ova", model))
         assert "\n" not in str(refused.value)
-    with pytest.raises(InputError, match="reads at most 40 pieces"):
-        train("ova", data, **settings("ova", tiny, length=41))
+    for length in (2, 41):
+        with pytest.raises(InputError, match=f"encoder.length is 3 to 40 for .*, got {length}"):
+            train("ova", data, **settings("ova", tiny, length=length))
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(InputError, match=r"pip install 'xcbench\[transformer\]'"):
         train("ova", data, **settings("ova", tiny))

@@ -8,7 +8,7 @@ import scipy.sparse as sp
 import torch
 
 from tests.train.toys import parameters, toy
-from xcbench.train import Points, fit_bias
+from xcbench.train import Points, fit_bias, free_labels
 
 
 def loss_at(task, points, bias):
@@ -49,3 +49,14 @@ def test_without_points_or_biases_nothing_happens():
     assert not task.labels.bias.weight.any()
     task.labels.bias = None
     fit_bias(task, points)
+
+
+def test_label_classifiers_start_at_what_is_known_or_at_random():
+    targets = sp.csr_array(np.array([[1, 0, 0, 1], [0, 1, 0, 0]], np.float32))
+    zero = free_labels(targets, 6, 3, "zero")
+    assert not zero.weight.weight.any()
+    np.testing.assert_allclose(zero.bias.weight.detach(), np.full(4, np.log(0.5 / 0.5)))
+    np.testing.assert_allclose(free_labels(targets, 6, 30, "zero").bias.weight.detach(), np.log(0.05 / 0.95), rtol=1e-6)
+    random = free_labels(targets, 6, 3, "random")
+    assert not random.bias.weight.any()
+    assert 0.1 < random.weight.weight.abs().max() <= 1  # sqrt(6 / 6)

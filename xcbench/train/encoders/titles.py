@@ -22,6 +22,9 @@ from xcbench.nn.pretrained import Pretrained, load_pretrained
 from xcbench.shortlist.predictors.titles import PieceReader, Reader, TitleEncoder, WordReader
 from xcbench.train.encoders.config import EncoderConfig
 
+SHORTEST = 3
+"""Word pieces: one between the two that most transformers put around a text."""
+
 
 class Dropping(nn.Module):
     """An encoder with dropout behind it; None for vectors that are there already."""
@@ -168,8 +171,8 @@ def pretrained(config: EncoderConfig) -> Pretrained:
     """Return the model that a training starts from."""
     assert config.model is not None
     found = load_pretrained(config.model)
-    if config.length > found.longest:
-        raise InputError(f"encoder.length is {config.length}, but {config.model} reads at most {found.longest} pieces")
+    if not SHORTEST <= config.length <= found.longest:
+        raise InputError(f"encoder.length is {SHORTEST} to {found.longest} for {config.model}, got {config.length}")
     return found
 
 
