@@ -72,8 +72,8 @@ class AttentionConfig:
     """Units of the LSTM in each direction."""
     inner: int = 32
     """Units of f, which has one hidden layer."""
-    word_dropout: float = 0.2
-    dropout: float = 0.3
+    word_dropout: float = 0.25
+    dropout: float = 0.5
     """Of the LSTM's output."""
     cluster_labels: int = 32
     """Labels in a cluster."""

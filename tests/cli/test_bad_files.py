@@ -268,7 +268,7 @@ PREDICTIONS = [
     ("output over input", "x.csv", "title\na\n", ("--output", "x.csv"), "x.csv: --output is the file of --input"),
     ("output and text", "x.txt", "topic1\n", ("--text", "a"), "--output goes with --input FILE alone"),
     ("no labels asked for", "x.txt", "topic1\n", ("--k", "0"), "k is at least 1, got 0"),
-    ("threshold is no number", "x.txt", "topic1\n", ("--threshold", "nan"), "a threshold is a finite number"),
+    ("threshold is no number", "x.txt", "topic1\n", ("--threshold", "nan"), "a threshold is a number, got nan"),
     (
         "run and dataset",
         "x.txt",

@@ -11,7 +11,8 @@ from tests.data.test_readers import write
 from xcbench.data import TopK
 from xcbench.data.answers import AnswerColumns, Answers, answer_file
 from xcbench.errors import DataError, InputError
-from xcbench.runner.answering import ROWS_AT_ONCE, QuestionTable, answer_table, answers
+from xcbench.evaluation import Thresholds
+from xcbench.runner.answering import BELOW_THRESHOLD, ROWS_AT_ONCE, QuestionTable, answer_table, answers
 from xcbench.runner.execute import run
 from xcbench.runner.model import load_model
 from xcbench.runner.spec import RunSpec
@@ -101,10 +102,10 @@ def test_a_threshold_cuts_scores(model):
     asked = [(1, "topic3 group0"), (2, "topic7 group1 word3 word4")]
     (uncut,) = answers(model, asked, 5)
     threshold = float(uncut.predictions.scores[0, 0])
-    (cut,) = answers(model, asked, 5, threshold)
+    (cut,) = answers(model, asked, 5, Thresholds.everywhere(threshold))
     assert ((cut.predictions.indices >= 0) == (uncut.predictions.scores >= threshold)).all()
-    (nothing,) = answers(model, asked, 5, 1e9)
-    assert list(nothing.notes) == ["no label reaches 1e+09"] * 2
+    (nothing,) = answers(model, asked, 5, Thresholds.everywhere(1e9))
+    assert list(nothing.notes) == [BELOW_THRESHOLD] * 2
 
 
 def test_lines_are_rows_and_blank_ones_are_answered(model, tmp_path):

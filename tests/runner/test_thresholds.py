@@ -49,6 +49,10 @@ def test_a_threshold_is_chosen_kept_and_used(call, toy):
     decided = run.predict(titles, k=20, threshold="auto")
     assert decided == run.predict(titles, k=20, threshold=float(kept.values[0]))
 
+    asked = [argument for title in titles for argument in ("--text", title)]
+    answers = json.loads(call("predict", "--run", "latest", *asked, "--k", 20, "--threshold", "auto", "--json")[1])
+    assert [len(answer["labels"]) for answer in answers] == [len(labels) for labels in decided]
+
 
 def test_each_label_may_have_its_own(call, toy):
     call("run", "knn", "--dataset", toy)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import Parameter
 
 from xcbench.cli.console import columns
+from xcbench.cli.options import thresholds_of
 from xcbench.errors import InputError
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from xcbench.data import TopK
-    from xcbench.evaluation import Evaluation, Metric, Thresholds, Truth
+    from xcbench.evaluation import Evaluation, Metric, Truth
     from xcbench.runner.store import Record
 
 
@@ -148,25 +149,11 @@ def _print_decisions(
     """Print the figures of the labels that reach a threshold."""
     from xcbench.evaluation import evaluate_decisions
 
-    values = evaluate_decisions(predictions, target, _thresholds(threshold, record))
+    values = evaluate_decisions(predictions, target, thresholds_of(threshold, record))
     if as_json:
         print(json.dumps(values))
     else:
         print(columns(("at the threshold", "%"), [(name, f"{value:.2f}") for name, value in values.items()], " r"))
-
-
-def _thresholds(threshold: str, record: "Record | None") -> "Thresholds":
-    from xcbench.evaluation import Thresholds
-    from xcbench.runner.thresholds import load_thresholds
-
-    if threshold == "auto":
-        if record is None:
-            raise InputError("--threshold auto is what was chosen for a run: it goes with --run")
-        return load_thresholds(record)
-    try:
-        return Thresholds.everywhere(float(threshold))
-    except ValueError:
-        raise InputError(f"--threshold is a number or auto, got {threshold!r}") from None
 
 
 def _on_dataset(predictions: Path, dataset: str | None, places: int | None) -> "tuple[TopK, Truth]":

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from xcbench.cli.console import columns, show_log
-from xcbench.cli.options import JsonFlag, Names
+from xcbench.cli.options import JsonFlag, Names, thresholds_of
 
 if TYPE_CHECKING:
     from xcbench.data.answers import Answers
@@ -26,7 +26,7 @@ def predict(
     id_column: str | None = None,
     output: Path | None = None,
     k: int = 10,
-    threshold: float | None = None,
+    threshold: str | None = None,
     method: str | None = None,
     dataset: str | None = None,
     device: str = "cpu",
@@ -52,7 +52,7 @@ def predict(
     k
         How many labels per title.
     threshold
-        Leave out labels with a lower score than this.
+        Leave out labels with a lower score than this; auto: than what `xcbench threshold` chose for the run.
     method
         With --run, the file of the run's method, if that is neither built in nor installed. With --dataset, the method.
     dataset
@@ -66,31 +66,39 @@ def predict(
         Print a JSON list with an object for each title.
     """
     show_log()
-    from xcbench.runner.answering import QuestionTable, answer_table, answers, check_request
+    from xcbench.runner.answering import QuestionTable, answer_table, answers, check_depth
     from xcbench.runner.environment import check_device, choose_device
     from xcbench.runner.gpus import readable_memory_errors
     from xcbench.runner.model import load_model
 
     # All that can be wrong is looked at before a model is loaded, let alone trained.
-    check_request(k, threshold)
+    check_depth(k)
     check_device(device)
     _check_options(text, input_, column or id_column, output, as_json=json_)
     table = None
     if input_ is not None:
         table = QuestionTable.open(input_, column, id_column)
+    thresholds = None
+    if threshold not in (None, "auto"):
+        thresholds = thresholds_of(threshold, None)
     if dataset is None:
-        model = load_model(_stored_run(run, store), method)
+        record = _stored_run(run, store)
+        file_of_method = method
     else:
-        model = load_model(_run_on(dataset, method, run, store, device))
+        record = _run_on(dataset, method, run, store, device)
+        file_of_method = None
+    if threshold == "auto":
+        thresholds = thresholds_of(threshold, record)
+    model = load_model(record, file_of_method)
 
     device = choose_device(device)
     with readable_memory_errors(device):
         model = model.to(device)
         if table is not None and output is not None:
-            rows = answer_table(model, table, output, k, threshold)
+            rows = answer_table(model, table, output, k, thresholds)
             print(f"{rows:,} rows answered, written to {output}")
         else:
-            _print_answers(model, answers(model, _questions(text, table), k, threshold), as_json=json_)
+            _print_answers(model, answers(model, _questions(text, table), k, thresholds), as_json=json_)
 
 
 def _check_options(

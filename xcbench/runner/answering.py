@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import logging
-import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from xcbench.data import TopK
 from xcbench.data.answers import AnswerColumns, Answers, answer_file
 from xcbench.data.readers.table_files import Table, open_titles
 from xcbench.errors import DataError, InputError
+from xcbench.evaluation import Thresholds
 from xcbench.progress import Counter
 from xcbench.runner.model import Model
 
@@ -25,6 +25,7 @@ ROWS_AT_ONCE = 1 << 14
 """So many rows are read, answered and written together."""
 EMPTY_TITLE = "empty title"
 NO_LABEL = "no label found"
+BELOW_THRESHOLD = "no label reaches its threshold"
 UNKNOWN_WORDS = "no known word"
 
 
@@ -32,12 +33,10 @@ Question = tuple[Any, str]
 """A row that asks for labels: its id, or its number from 1, and its title."""
 
 
-def check_request(k: int, threshold: float | None) -> None:
-    """Raise `InputError` unless that many labels, of scores from there on, can be asked for."""
+def check_depth(k: int) -> None:
+    """Raise `InputError` unless that many labels can be asked for."""
     if k < 1:
         raise InputError(f"k is at least 1, got {k}")
-    if threshold is not None and not math.isfinite(threshold):
-        raise InputError(f"a threshold is a finite number, got {threshold}")
 
 
 @dataclass(frozen=True)
@@ -93,7 +92,7 @@ def answers(
     model: Model,
     asked: Iterable[Question],
     k: int,
-    threshold: float | None = None,
+    thresholds: Thresholds | None = None,
     rows_at_once: int = ROWS_AT_ONCE,
 ) -> Iterator[Answers]:
     """Yield the answers to rows of text, in parts.
@@ -109,8 +108,8 @@ def answers(
         The rows.
     k
         How many labels per row.
-    threshold
-        Leave out labels with a lower score; None leaves out none.
+    thresholds
+        Leave out labels with lower scores; None leaves out none.
     rows_at_once
         How many rows a part has.
     """
@@ -123,7 +122,7 @@ def answers(
             titles.append(title)
         if not keys:
             return
-        predictions, notes = _answer(model, titles, k, threshold)
+        predictions, notes = _answer(model, titles, k, thresholds)
         yield Answers(keys, titles, predictions, notes)
 
 
@@ -132,7 +131,7 @@ def answer_table(
     asked: QuestionTable,
     output: Path,
     k: int,
-    threshold: float | None = None,
+    thresholds: Thresholds | None = None,
 ) -> int:
     """Answer every row of a table into a file, and return how many there were. After an error there is no file.
 
@@ -146,8 +145,8 @@ def answer_table(
         The file to write; its name ends in .csv, .tsv, .jsonl or .parquet.
     k
         How many labels per row.
-    threshold
-        Leave out labels with a lower score; None leaves out none.
+    thresholds
+        Leave out labels with lower scores; None leaves out none.
     """
     k = min(k, model.label_count)
     columns = AnswerColumns(asked.id_column or "row", asked.column, k, _label_names(model))
@@ -156,7 +155,7 @@ def answer_table(
         answer_file(output, columns) as file,
         Counter("predict", asked.table.expected_rows(), _log.info) as counter,
     ):
-        for part in answers(model, asked, k, threshold):
+        for part in answers(model, asked, k, thresholds):
             file.write(part)
             noted += sum(map(bool, part.notes))
             counter.advance(len(part))
@@ -172,26 +171,30 @@ def answer_table(
     return counter.done
 
 
-def _answer(model: Model, titles: list[str], k: int, threshold: float | None) -> tuple[TopK, list[str]]:
+def _answer(
+    model: Model,
+    titles: list[str],
+    k: int,
+    thresholds: Thresholds | None,
+) -> tuple[TopK, list[str]]:
     """Return the labels of some titles, and what there is to say about each."""
     X = model.features(titles)
     predictions = model.predict(X, k, titles)
 
     is_empty = np.array([not title.strip() for title in titles])
-    is_left_out = np.repeat(is_empty[:, None], predictions.k, axis=1)
-    if threshold is not None:
-        is_left_out |= predictions.scores < threshold
     kept = TopK(
-        np.where(is_left_out, np.int32(-1), predictions.indices),
-        np.where(is_left_out, np.float32(-np.inf), predictions.scores),
+        np.where(is_empty[:, None], np.int32(-1), predictions.indices),
+        np.where(is_empty[:, None], np.float32(-np.inf), predictions.scores),
     )
+    if thresholds is not None:
+        kept = thresholds.apply(kept)
 
     notes = np.full(len(titles), "", object)
     has_no_label = (kept.indices < 0).all(axis=1)
     notes[has_no_label] = NO_LABEL
-    if threshold is not None:
+    if thresholds is not None:
         has_lower_ones = (predictions.indices >= 0).any(axis=1)
-        notes[has_no_label & has_lower_ones] = f"no label reaches {threshold:g}"
+        notes[has_no_label & has_lower_ones] = BELOW_THRESHOLD
     if model.encoder is not None:
         notes[np.diff(X.indptr) == 0] = UNKNOWN_WORDS
     notes[is_empty] = EMPTY_TITLE
