@@ -106,7 +106,7 @@ def test_the_worked_example_of_the_docs():
     assert {name: round(value, 2) for name, value in values.items()} == WORKED_FIGURES
     weights = [f"{weight:.4f}" for weight in Truth.of(worked_example()).label_weights]
     assert weights == ["1.6996", "1.8971", "2.0794", "2.0794", "2.4296"]
-    docs = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text("utf-8")
+    docs = (Path(__file__).parents[2] / "docs" / "reference" / "metrics.md").read_text("utf-8")
     assert f"| w_l | {' | '.join(weights)} |" in docs
     for name, figure in WORKED_FIGURES.items():
         line = next(line for line in docs.splitlines() if line.startswith("- ") and name in line)

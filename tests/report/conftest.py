@@ -34,7 +34,7 @@ def make_toy(points: int, name: str = "toy") -> Dataset:
     )
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="package", autouse=True)
 def quiet_machine():
     """Other tests run beside: no time would be comparable."""
     with pytest.MonkeyPatch.context() as patch:
