@@ -452,6 +452,7 @@ class Elias(Method[EliasConfig]):
 
     config_type = EliasConfig
     predictor_type = EliasPredictor
+    version = "2"
     stages = (texts, partition, repartition, stage1, adjacency, stage2)
     can_ignore_pairs = True
     citation = "Gupta, Chen, Yu, Hsieh, Dhillon: ELIAS, NeurIPS 2022"

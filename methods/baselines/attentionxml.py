@@ -63,7 +63,7 @@ WORD_LENGTH = 2.0
 
 @dataclass(frozen=True)
 class AttentionConfig:
-    """Small for a CPU; docs/baselines.md says how it was chosen. The authors' settings are presets."""
+    """Small for a CPU; docs/methods/baselines.md says how it was chosen. The authors' settings are presets."""
 
     word_dim: int = 128
     length: int = 32

@@ -307,7 +307,7 @@ def test_interrupting_a_table_keeps_what_has_finished(tmp_path, dataset_runs):
         dataset_runs.source,
     ]
     process = subprocess.Popen([*program, "--store", str(dataset_runs.store.folder)], stderr=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 180
     while not (note.exists() and note.read_text()) and time.monotonic() < deadline:
         time.sleep(0.1)
     process.send_signal(signal.SIGINT)
