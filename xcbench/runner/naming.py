@@ -126,5 +126,5 @@ def _words(trait: str, value: Any) -> str:
     if trait == "name":
         return f"{value!r}"
     if trait == "members":
-        return f"{value} members"
+        return "1 member" if value == 1 else f"{value} members"
     return f"{trait} {value}"
