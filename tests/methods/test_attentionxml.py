@@ -23,7 +23,7 @@ SMALL = {"word_dim": 16, "hidden": 16, "inner": 16, "word_dropout": 0.0, "dropou
 LONG = {
     f"{level}.{key}": value
     for level in ("clusters", "labels")
-    for key, value in {"epochs": 0, "min_steps": 400, "batch_size": 64, "lr": 0.02}.items()
+    for key, value in {"epochs": 0, "min_steps": 400, "batch_size": 64, "lr": 0.01}.items()
 }
 SHORT = {
     f"{level}.{key}": value

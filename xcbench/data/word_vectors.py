@@ -9,6 +9,7 @@ context of a token is its whole title.
 from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +22,8 @@ Floats = npt.NDArray[np.float32]
 
 SMOOTHING = 0.75
 """Counts of contexts are raised to this power, as in word2vec: it lowers the weight of rare contexts."""
+SMALL = 1000
+"""Up to so many tokens, all singular vectors are computed, which takes less than a second."""
 
 
 def learn_vectors(texts: sp.csr_array, dim: int, seed: int = 0) -> Floats:
@@ -35,28 +38,39 @@ def learn_vectors(texts: sp.csr_array, dim: int, seed: int = 0) -> Floats:
     dim
         The length of a vector.
     seed
-        The start of the iterative SVD.
+        The start of the iterative SVD of larger vocabularies.
     """
     V = int(texts.shape[1])
     P = _mutual_information(texts)
     vectors = np.zeros((V, dim), np.float32)
-    rank = min(dim, V - 1)
-    if rank > 0 and P.nnz:
-        rng = np.random.default_rng(seed)
-        start = rng.normal(size=V).astype(np.float32)
-        U, s, _ = svds(P, k=rank, v0=start)
+    rank = min(dim, V)
+    if P.nnz:
+        U, s = _largest_singular(P, rank, seed)
 
         # An SVD leaves the signs open: make the largest entry of each singular vector positive.
         largest = np.abs(U).argmax(axis=0)
-        signs = np.sign(U[largest, np.arange(rank)])
+        signs = np.sign(U[largest, np.arange(len(s))])
         scaled = U * signs * np.sqrt(np.maximum(s, 0))
         order = np.argsort(-s, kind="stable")
-        vectors[:, :rank] = scaled[:, order]
+        vectors[:, : len(s)] = scaled[:, order]
 
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     unit = np.zeros_like(vectors)
     np.divide(vectors, lengths, out=unit, where=lengths > 1e-6)
     return unit
+
+
+def _largest_singular(P: sp.csr_array, rank: int, seed: int) -> tuple[Floats, npt.NDArray[Any]]:
+    """Return the left singular vectors [V, rank] of the largest singular values, and these.
+
+    Small matrices often have equal singular values, where ARPACK starts again from numbers that nobody can seed.
+    """
+    if P.shape[0] <= SMALL:
+        U, s, _ = np.linalg.svd(P.toarray())
+        return U[:, :rank].astype(np.float32), s[:rank]
+    start = np.random.default_rng(seed).normal(size=P.shape[0]).astype(np.float32)
+    U, s, _ = svds(P, k=min(rank, P.shape[0] - 1), v0=start)
+    return U, s
 
 
 def vectors_digest(path: Path) -> str:
