@@ -10,6 +10,7 @@ import numpy.typing as npt
 from xcbench.data.assemble import text_features
 from xcbench.data.dataset import Dataset
 from xcbench.data.points import take_points
+from xcbench.data.splitting import draw_groups
 from xcbench.errors import InputError
 
 _LARGE_FAMILY = 0.01
@@ -37,18 +38,11 @@ def training_slice(data: Dataset, share: float, seed: int) -> Dataset:
     if not 0 < round(points * share) < points:
         raise InputError(f"{points} training points are too few to hold out a share of {share:g}")
 
-    family, sizes = np.unique(_families(data), return_inverse=True, return_counts=True)[1:]
-    if len(sizes) == 1:
+    families = _families(data)
+    if np.all(families == families[:1]):
         raise InputError("all training titles begin alike, so none of them can be held out")
-    order = np.random.default_rng(seed).permutation(len(sizes))
-    is_large = sizes[order] > max(1, _LARGE_FAMILY * points)
-    order = order[np.argsort(is_large, kind="stable")]
-    held_before = np.cumsum(sizes[order]) - sizes[order]
-    drawn = min(int(np.sum(held_before < round(points * share))), len(sizes) - 1)
-
-    is_held_out = np.zeros(len(sizes), bool)
-    is_held_out[order[:drawn]] = True
-    return hold_out(data, np.flatnonzero(is_held_out[family]))
+    is_held_out = draw_groups(families, round(points * share), max(1, _LARGE_FAMILY * points), seed)
+    return hold_out(data, np.flatnonzero(is_held_out))
 
 
 def family_of(title: str) -> str:

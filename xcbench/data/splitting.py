@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -81,16 +82,31 @@ def choose_test_rows(groups: npt.NDArray[np.int64], share: float, seed: int) -> 
         Decides which groups are drawn.
     """
     check_share(share)
-    group_of_row, sizes = np.unique(groups, return_inverse=True, return_counts=True)[1:]
-    if len(sizes) < 2:
+    if np.all(groups == groups[:1]):
         raise InputError("all rows are in one group (near-duplicates of each other), so they cannot be split")
+    rows = share * len(groups)
+    return draw_groups(groups, rows, rows, seed)
 
+
+def draw_groups(groups: npt.NDArray[Any], rows: float, largest: float, seed: int) -> npt.NDArray[np.bool_]:
+    """Draw whole groups at random until they have so many rows; return whether each row is drawn. One group stays.
+
+    Parameters
+    ----------
+    groups
+        The group of each row; two groups or more.
+    rows
+        How many rows to draw. The last group may bring more.
+    largest
+        Groups of more rows than this are drawn last.
+    seed
+        Decides which groups are drawn.
+    """
+    group_of_row, sizes = np.unique(groups, return_inverse=True, return_counts=True)[1:]
     order = np.random.default_rng(seed).permutation(len(sizes))
-    is_too_large = sizes[order] > share * len(groups)
-    order = order[np.argsort(is_too_large, kind="stable")]
+    order = order[np.argsort(sizes[order] > largest, kind="stable")]
     rows_before = np.cumsum(sizes[order]) - sizes[order]
-    drawn = int(np.count_nonzero(rows_before < share * len(groups)))
-    drawn = min(drawn, len(sizes) - 1)
+    drawn = min(int(np.count_nonzero(rows_before < rows)), len(sizes) - 1)
 
     is_drawn = np.zeros(len(sizes), bool)
     is_drawn[order[:drawn]] = True
