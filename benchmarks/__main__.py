@@ -1,4 +1,7 @@
-"""Run the named benchmark modules (default: all), each in a process of its own, and print their figures."""
+"""Run the named benchmark modules (default: all), each in a process of its own, and print their figures.
+
+`python -m benchmarks scale` has options of its own and takes hours, so it is not among them.
+"""
 
 import importlib
 import pkgutil
@@ -8,7 +11,7 @@ import sys
 import benchmarks
 from benchmarks.figure import Figure
 
-NOT_BENCHMARKS = {"__main__", "figure"}
+NOT_BENCHMARKS = {"__main__", "figure", "scale"}
 
 
 def run_here(name: str) -> bool:
@@ -41,6 +44,10 @@ def main() -> int:
     modules = [module.name for module in pkgutil.iter_modules(benchmarks.__path__)]
     known = sorted(name for name in modules if name not in NOT_BENCHMARKS)
     requested = sys.argv[1:]
+    if requested[:1] == ["scale"]:
+        from benchmarks.scale.command import main as scale
+
+        return scale(requested[1:])
 
     unknown = set(requested) - {*known, "--here"}
     if unknown:

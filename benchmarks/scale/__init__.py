@@ -1,0 +1,11 @@
+"""The whole way at the size of a published dataset: what each step takes, how much memory, and how much disk.
+
+    python -m benchmarks scale --like LF-AmazonTitles-131K
+    python -m benchmarks scale --like LF-AmazonTitles-1.3M --share 0.1
+
+Every step is a process of its own, whose rows are kept when it ends, so the same command goes on where it stopped. The
+data is synthetic (`xcbench data synth`): what it costs is real, what is learnt means nothing.
+
+Methods train with the paper's settings, for a few steps per module. The time of a whole training is that of a steady
+step times the steps that the settings ask for.
+"""
