@@ -48,7 +48,7 @@ from xcbench.plugins import (
     save_values,
     stage,
 )
-from xcbench.shortlist import HNSWShortlister, blend, divide_by_best
+from xcbench.shortlist import HNSWShortlister, blend, build_at_once, divide_by_best
 from xcbench.shortlist.beam import sigmoid
 from xcbench.shortlist.packing import pack, unpack
 from xcbench.shortlist.predictors import as_array, shortlist_logits
@@ -292,16 +292,16 @@ def neighbours(work: StageWork[AstecConfig]) -> Values:
     original = work.unaugmented.train
     f = coarse(original.X, work[surrogate]["E"])
     Y = original.Y
-    centroids = HNSWShortlister.of(dense_centroids(Y, f), M=100, ef_construction=300, ef_search=400)
-    points = HNSWShortlister.of(
-        f,
-        binary_targets(Y),
-        neighbours=100,
-        vote="sum",
-        M=50,
-        ef_construction=50,
-        ef_search=100,
-    )
+    label_vectors = dense_centroids(Y, f)
+    votes = binary_targets(Y)
+
+    def of_labels() -> HNSWShortlister:
+        return HNSWShortlister.of(label_vectors, M=100, ef_construction=300, ef_search=400)
+
+    def of_points() -> HNSWShortlister:
+        return HNSWShortlister.of(f, votes, 100, "sum", M=50, ef_construction=50, ef_search=100)
+
+    centroids, points = build_at_once(of_labels, of_points)
     return {"centroids": pack(centroids), "points": pack(points)}
 
 

@@ -1,11 +1,23 @@
 """Nearest neighbours: close to exact on small data, votes as written."""
 
+import functools
+
+import faiss
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from xcbench.errors import InputError
-from xcbench.shortlist import HNSWShortlister, blend, divide_by_best, exact_topk, load_shortlister, recall_curve
+from xcbench.errors import DataError, InputError
+from xcbench.shortlist import (
+    HNSWShortlister,
+    blend,
+    build_at_once,
+    divide_by_best,
+    exact_topk,
+    load_shortlister,
+    recall_curve,
+)
+from xcbench.shortlist.contract import load_parts, save_parts
 
 
 def unit(rng, rows, D=12):
@@ -72,3 +84,33 @@ def test_saved_and_loaded(tmp_path):
 def test_owners_must_fit():
     with pytest.raises(InputError, match="3 vectors need owners"):
         HNSWShortlister.of(np.eye(3, dtype=np.float32), sp.csr_array((2, 5), dtype=np.float32))
+
+
+def test_indices_built_at_once_are_those_built_alone():
+    rng = np.random.default_rng(3)
+    vectors = [unit(rng, 300), unit(rng, 200)]
+    together = build_at_once(*(functools.partial(HNSWShortlister.of, W, M=4) for W in vectors))
+    for W, found in zip(vectors, together, strict=True):
+        alone = HNSWShortlister.of(W, M=4)
+        np.testing.assert_array_equal(faiss.serialize_index(found.index), faiss.serialize_index(alone.index))
+
+
+def test_an_index_that_older_code_saved_as_an_array_is_read(tmp_path):
+    rng = np.random.default_rng(4)
+    shortlister = HNSWShortlister.of(unit(rng, 40))
+    shortlister.save(tmp_path / "saved")
+    settings, arrays = load_parts(tmp_path / "saved", "hnsw")
+    arrays["index"] = faiss.serialize_index(shortlister.index)
+    save_parts(tmp_path / "older", "hnsw", settings, arrays)
+    X = unit(rng, 5)
+    again = load_shortlister(tmp_path / "older")
+    np.testing.assert_array_equal(again.shortlist(X, 3).indices, shortlister.shortlist(X, 3).indices)
+
+
+def test_a_damaged_index_is_refused(tmp_path):
+    rng = np.random.default_rng(5)
+    HNSWShortlister.of(unit(rng, 40)).save(tmp_path / "saved")
+    path = tmp_path / "saved" / "index.faiss"
+    path.write_bytes(path.read_bytes()[:100])
+    with pytest.raises(DataError, match=r"index\.faiss.*cannot be read as an index of faiss"):
+        load_shortlister(tmp_path / "saved")

@@ -18,7 +18,7 @@ from xcbench.shortlist.blocks import prediction_memory, search_memory
 from xcbench.shortlist.contract import Shortlister, Vectors
 from xcbench.shortlist.exact import ExactShortlister, exact_topk
 from xcbench.shortlist.game import Game, GameConfig, GameMode, game
-from xcbench.shortlist.hnsw import HNSWShortlister
+from xcbench.shortlist.hnsw import HNSWShortlister, build_at_once
 from xcbench.shortlist.index import IndexShortlister
 from xcbench.shortlist.load import load_shortlister
 from xcbench.shortlist.recall import recall_curve
@@ -37,6 +37,7 @@ __all__ = [
     "Vectors",
     "beam_width",
     "blend",
+    "build_at_once",
     "divide_by_best",
     "exact_topk",
     "game",

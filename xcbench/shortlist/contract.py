@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, Union
 
@@ -86,6 +86,7 @@ def save_parts(
     kind: str,
     settings: Mapping[str, Any],
     arrays: Arrays,
+    write_more: Callable[[Path], None] | None = None,
 ) -> None:
     """Write settings as JSON and arrays as safetensors to a folder, which appears complete or not at all.
 
@@ -99,12 +100,16 @@ def save_parts(
         Values that JSON can hold.
     arrays
         Arrays by name.
+    write_more
+        Called with the folder before it appears, to write what is no array.
     """
     contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     document = json.dumps({"kind": kind, **settings}, indent=2)
     with atomic_folder(folder) as part:
         save_file(contiguous, part / "arrays.safetensors")
         (part / "shortlister.json").write_text(document + "\n", "utf-8")
+        if write_more is not None:
+            write_more(part)
 
 
 class _LoadedValues(dict[str, Any]):

@@ -7,7 +7,8 @@ be those of training points, which vote for their labels.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -20,15 +21,19 @@ from numba import njit
 
 from xcbench.data import TopK
 from xcbench.data.matrices import unit_vectors
-from xcbench.errors import InputError
+from xcbench.errors import DataError, InputError
 from xcbench.kernels.arrays import Floats, Ints, Longs
 from xcbench.kernels.csr import CsrArrays, arrays_of
 from xcbench.kernels.hash_table import collect, slot_of, table_size
 from xcbench.kernels.selection import write_best
 from xcbench.shortlist.blocks import empty_topk, topk_in_blocks
-from xcbench.shortlist.contract import Vectors, as_matrix, load_parts, save_parts
+from xcbench.shortlist.contract import Arrays, Vectors, as_matrix, load_parts, save_parts
+from xcbench.threads import thread_count
 
 Vote: TypeAlias = Literal["best", "sum"]
+
+INDEX_FILE = "index.faiss"
+"""Beside the other parts of a saved shortlister. As an array among them, a large index would be in memory twice."""
 
 
 @dataclass(frozen=True)
@@ -130,18 +135,45 @@ class HNSWShortlister:
     def save(self, folder: Path) -> None:
         settings = {"neighbours": self.neighbours, "vote": self.vote, "labels": self.label_count}
         arrays = {f"owners.{name}": array for name, array in arrays_of(self.owners)._asdict().items()}
-        arrays["index"] = faiss.serialize_index(self.index)
-        save_parts(folder, "hnsw", settings, arrays)
+
+        def write_index(part: Path) -> None:
+            faiss.write_index(self.index, str(part / INDEX_FILE))
+
+        save_parts(folder, "hnsw", settings, arrays, write_index)
 
     @classmethod
     def load(cls, folder: Path) -> HNSWShortlister:
         settings, arrays = load_parts(folder, "hnsw")
-        index = faiss.deserialize_index(arrays["index"])
+        index = _read_index(folder / INDEX_FILE, arrays)
         owners = sp.csr_array(
             (arrays["owners.data"], arrays["owners.indices"], arrays["owners.indptr"]),
             shape=(index.ntotal, settings["labels"]),
         )
         return cls(index, owners, settings["neighbours"], settings["vote"])
+
+
+def build_at_once(*builds: Callable[[], HNSWShortlister]) -> list[HNSWShortlister]:
+    """Build several indices, each in a thread of its own. Each graph is the one that it would be if built alone.
+
+    Parameters
+    ----------
+    builds
+        Functions that build one index each, on one thread.
+    """
+    with ThreadPoolExecutor(thread_count()) as threads:
+        begun = [threads.submit(build) for build in builds]
+    return [build.result() for build in begun]
+
+
+def _read_index(path: Path, arrays: Arrays) -> Any:
+    """Return the faiss index in this file. Until version 0.1, it was one of the arrays."""
+    if not path.exists():
+        return faiss.deserialize_index(arrays["index"])
+    try:
+        return faiss.read_index(str(path))
+    except RuntimeError as error:
+        reason = str(error).splitlines()[0]
+        raise DataError(f"cannot be read as an index of faiss: {reason}", path) from None
 
 
 @contextlib.contextmanager

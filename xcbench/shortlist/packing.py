@@ -14,12 +14,13 @@ Packed = Mapping[str, npt.NDArray[np.uint8]]
 
 
 def pack(shortlister: Shortlister) -> Packed:
-    """Return the files that `save` writes, by name."""
+    """Return the files that `save` writes, by name. They are mapped, not read: a large one is in memory once."""
     with tempfile.TemporaryDirectory() as folder:
         saved = Path(folder) / "saved"
         shortlister.save(saved)
         files = sorted(saved.iterdir())
-        return {file.name: np.frombuffer(file.read_bytes(), np.uint8) for file in files}
+        # A mapped file stays readable after its folder is gone.
+        return {file.name: np.memmap(file, np.uint8, "r").view(np.ndarray) for file in files}
 
 
 def unpack(packed: Packed) -> Shortlister:
@@ -27,5 +28,5 @@ def unpack(packed: Packed) -> Shortlister:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for file, content in packed.items():
-            (folder / Path(file).name).write_bytes(content.tobytes())
+            (folder / Path(file).name).write_bytes(memoryview(np.ascontiguousarray(content)))
         return load_shortlister(folder)
