@@ -2,6 +2,7 @@
 
     python -m benchmarks scale --like LF-AmazonTitles-131K
     python -m benchmarks scale --like LF-AmazonTitles-1.3M --share 0.1
+    python -m benchmarks scale --growth --picture growth.png  (each part among 10,000 to 1,000,000 labels: growth.py)
 
 Every step is a process of its own, whose rows are kept when it ends, so the same command goes on where it stopped. The
 data is synthetic (`xcbench data synth`): what it costs is real, what is learnt means nothing.

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from benchmarks.scale import answer_steps, data_steps, training_steps
+from benchmarks.scale import answer_steps, data_steps, growth, training_steps
 from benchmarks.scale.place import Place
 from benchmarks.scale.row import Row, as_markdown, read_rows, save_csv, save_rows
 from xcbench.data.synth import published_name
@@ -33,6 +33,9 @@ STEPS: Mapping[str, Step] = {
 
 def main(arguments: list[str]) -> int:
     """Run the command line; returns its exit code."""
+    if arguments[:1] == ["--growth"]:
+        return growth.main(arguments[1:])
+
     options = _parser().parse_args(arguments)
     place = Place(published_name(options.like), options.scale, options.share)
     place.folder.mkdir(parents=True, exist_ok=True)

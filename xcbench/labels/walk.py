@@ -9,7 +9,7 @@ from numba import njit
 
 from xcbench.data.matrices import binary_targets, unit_vectors
 from xcbench.errors import InputError
-from xcbench.kernels.arrays import Floats, Ints
+from xcbench.kernels.arrays import Floats, Ints, Longs
 from xcbench.kernels.csr import CsrArrays, RowBlock, arrays_of, dot, pack_rows, write_rows
 from xcbench.kernels.parallel import map_threads, split_range
 from xcbench.kernels.random import STEP, scramble, seed_word, stream
@@ -89,8 +89,7 @@ def random_walk_graph(
         min_cosine=np.float32(1 - limit),
     )
 
-    connected, labels = _connected_labels(Y, head_threshold)
-    adjacency = _adjacency(connected, labels)
+    adjacency, labels = _adjacency(Y, head_threshold)
 
     def walk_from(rows: tuple[int, int]) -> RowBlock:
         return _walk_rows(adjacency, *rows, walk, vectors, top)
@@ -109,73 +108,120 @@ def _unit_label_vectors(label_vectors: Floats | None, L: int) -> Floats:
     return unit_vectors(label_vectors)
 
 
-def _connected_labels(Y: sp.csr_array, head_threshold: int | None) -> tuple[sp.csr_array, Ints]:
-    """Return Y without head labels, empty columns and empty rows, and the label ids of its columns.
+def _adjacency(Y: sp.csr_array, head_threshold: int | None) -> tuple[Adjacency, Ints]:
+    """Return the records without head labels, empty columns and empty rows, and the label ids in their order.
 
     Points are sorted by the rarest of their labels, labels by the first of their points. So labels that share points
     are close to each other, a walk stays within the cache, and the cost of a step hardly depends on L.
+
+    Compiled loops write the records straight from Y. Matrix by matrix, each copy is a walk through new memory, which
+    costs more per label the more labels there are.
     """
     Y = binary_targets(Y)
+    if Y.nnz + 2 * Y.shape[1] + Y.shape[0] >= 2**32:
+        raise InputError(f"a walk goes over at most 2^32 targets, got {Y.nnz:,}")
     frequency = np.bincount(Y.indices, minlength=Y.shape[1])
     if head_threshold is None:
         head_threshold = Y.shape[0]
     is_connected = (frequency > 0) & (frequency <= head_threshold)
-    labels = np.flatnonzero(is_connected)
-    rarest_first = np.argsort(frequency[labels], kind="stable")
-    rarity = np.empty(len(labels), np.int32)
-    rarity[rarest_first] = np.arange(len(labels))
+    connected = np.flatnonzero(is_connected)
+    rarest_first = np.argsort(frequency[connected], kind="stable")
+    rarity = np.full(Y.shape[1], -1, np.int32)
+    rarity[connected[rarest_first]] = np.arange(len(connected))
 
-    Y = Y[:, labels]
-    points = np.flatnonzero(np.diff(Y.indptr))
-    if len(points):
-        starts = Y.indptr[points]
-        rarest = np.minimum.reduceat(rarity[Y.indices], starts)
-        order = np.argsort(rarest, kind="stable")
-        Y = Y[points[order]]
-
-    T = Y.T.tocsr()
-    first_points = T.indices[T.indptr[:-1]]
-    order = np.argsort(first_points, kind="stable")
-    return Y[:, order], labels[order].astype(np.int32)
-
-
-def _adjacency(Y: sp.csr_array, labels: Ints) -> Adjacency:
-    points = Y.shape[0]
-    if Y.nnz + 2 * len(labels) + points >= 2**32:
-        raise InputError(f"a walk goes over at most 2^32 targets, got {Y.nnz:,}")
-    T = Y.T.tocsr()
+    matrix = arrays_of(Y)
+    points, sizes = _sort_points(matrix, rarity, len(connected))
+    labels = _sort_labels(matrix, rarity, points, len(connected))
 
     # A label's record has two numbers before its list of points, a point's record one before its list of labels.
-    extra_in_labels = 2 * np.arange(len(labels))
-    extra_in_points = np.arange(points)
-    label_offsets = (T.indptr[:-1] + extra_in_labels).astype(np.uint32)
-    point_offsets = (Y.indptr[:-1] + extra_in_points).astype(np.uint32)
-
-    label_records = np.empty(Y.nnz + 2 * len(labels), np.uint32)
+    label_offsets = _starts(frequency[labels] + 2)
+    point_offsets = _starts(sizes + 1)
+    targets = int(frequency[labels].sum())
+    label_records = np.empty(targets + 2 * len(labels), np.uint32)
+    point_records = np.empty(targets + len(points), np.uint32)
+    offset_of = np.zeros(Y.shape[1], np.uint32)
+    offset_of[labels] = label_offsets
     label_records[label_offsets] = labels
-    behind_id = label_offsets + np.uint32(1)
-    _write_records(arrays_of(T), behind_id, point_offsets, label_records)
+    label_records[label_offsets + np.uint32(1)] = 0
+    _write_records(matrix, rarity, points, point_offsets, offset_of, label_records, point_records)
+    return Adjacency(label_records, point_records, label_offsets), labels
 
-    point_records = np.empty(Y.nnz + points, np.uint32)
-    _write_records(arrays_of(Y), point_offsets, label_offsets, point_records)
-    return Adjacency(label_records, point_records, label_offsets)
+
+def _starts(sizes: Longs) -> npt.NDArray[np.uint32]:
+    """Return where each of several runs begins, one behind the other."""
+    return (np.cumsum(sizes) - sizes).astype(np.uint32)
+
+
+@njit(cache=True)
+def _sort_points(matrix: CsrArrays, rarity: Ints, labels: int) -> tuple[Longs, Longs]:
+    """Return the points that have a label with a rarity (others are -1), by their rarest, and how many each has."""
+    count = matrix.indptr.size - 1
+    rarest = np.full(count, labels, np.int32)
+    sizes = np.zeros(count, np.int64)
+    starts = np.zeros(labels + 2, np.int64)
+    for point in range(count):
+        for i in range(matrix.indptr[point], matrix.indptr[point + 1]):
+            rank = rarity[matrix.indices[i]]
+            if rank >= 0:
+                sizes[point] += 1
+                rarest[point] = min(rarest[point], rank)
+        starts[rarest[point] + 1] += 1
+    starts = np.cumsum(starts)
+
+    points = np.empty(starts[labels], np.int64)
+    sorted_sizes = np.empty(points.size, np.int64)
+    for point in range(count):
+        rank = rarest[point]
+        if rank < labels:
+            points[starts[rank]] = point
+            sorted_sizes[starts[rank]] = sizes[point]
+            starts[rank] += 1
+    return points, sorted_sizes
+
+
+@njit(cache=True)
+def _sort_labels(matrix: CsrArrays, rarity: Ints, points: Longs, count: int) -> Ints:
+    """Return the labels that have a rarity, in the order in which the points meet them first."""
+    labels = np.empty(count, np.int32)
+    is_met = np.zeros(rarity.size, np.bool_)
+    n = 0
+    for point in points:
+        for i in range(matrix.indptr[point], matrix.indptr[point + 1]):
+            label = matrix.indices[i]
+            if rarity[label] >= 0 and not is_met[label]:
+                is_met[label] = True
+                labels[n] = label
+                n += 1
+    return labels
 
 
 @njit(cache=True)
 def _write_records(
     matrix: CsrArrays,
-    offsets: npt.NDArray[np.uint32],
-    column_offsets: npt.NDArray[np.uint32],
-    records: npt.NDArray[np.uint32],
+    rarity: Ints,
+    points: Longs,
+    point_offsets: npt.NDArray[np.uint32],
+    offset_of: npt.NDArray[np.uint32],
+    label_records: npt.NDArray[np.uint32],
+    point_records: npt.NDArray[np.uint32],
 ) -> None:
-    """Write for each row of the matrix, at its offset, how many columns it has and the offsets of these."""
-    for row in range(offsets.size):
-        start = matrix.indptr[row]
-        end = matrix.indptr[row + 1]
-        records[offsets[row]] = end - start
-        for i in range(start, end):
-            column = matrix.indices[i]
-            records[offsets[row] + 1 + i - start] = column_offsets[column]
+    """Write the records of points, and append each point to those of its labels, whose counts begin at 0.
+
+    `offset_of` says where a label's record begins.
+    """
+    for row in range(points.size):
+        start = point_offsets[row]
+        n = np.uint32(0)
+        for i in range(matrix.indptr[points[row]], matrix.indptr[points[row] + 1]):
+            label = matrix.indices[i]
+            if rarity[label] < 0:
+                continue
+            offset = offset_of[label]
+            n += np.uint32(1)
+            point_records[start + n] = offset
+            label_records[offset + np.uint32(1)] += np.uint32(1)
+            label_records[offset + np.uint32(1) + label_records[offset + np.uint32(1)]] = start
+        point_records[start] = n
 
 
 def _stack_in_label_order(blocks: list[RowBlock], labels: Ints, L: int) -> sp.csr_array:
