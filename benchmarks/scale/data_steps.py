@@ -53,18 +53,24 @@ def clusters(place: Place) -> Iterator[Row]:
     data = place.data()
     patch = get_method("decaf").presets[place.like]
     K = min(patch["clusters"], data.label_count)
-    Y = data.train.Y
+    yield from _clusters_by_words(data, K)
+    yield from _clusters_by_vectors(data, K, patch["dim"])
 
-    row, words = measured("labels", "centroids, sparse", lambda: sparse_centroids(Y, data.train.X))
+
+def _clusters_by_words(data: Dataset, K: int) -> Iterator[Row]:
+    row, words = measured("labels", "centroids, sparse", lambda: sparse_centroids(data.train.Y, data.train.X))
     yield row
     row, _ = measured("labels", f"clusters, sparse, K={K:,}", lambda: balanced_clusters(words, K))
     yield row
-    del words
 
-    vectors = random_vectors(data, patch["dim"])
-    row, centroids = measured("labels", f"centroids, dense, D={patch['dim']}", lambda: dense_centroids(Y, vectors))
+
+def _clusters_by_vectors(data: Dataset, K: int, dim: int) -> Iterator[Row]:
+    row, centroids = measured(
+        "labels",
+        f"centroids, dense, D={dim}",
+        lambda: dense_centroids(data.train.Y, random_vectors(data, dim)),
+    )
     yield row
-    del vectors
     row, _ = measured("labels", f"clusters, dense, K={K:,}", lambda: balanced_clusters(centroids, K))
     yield row
 
