@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
+from xcbench.costs import StageCost
 from xcbench.data import Dataset, TopK
 from xcbench.data.matrices import binary_targets
 from xcbench.data.word_vectors import learn_vectors
@@ -48,12 +49,14 @@ from xcbench.plugins import (
     save_values,
     stage,
 )
+from xcbench.progress import counted
 from xcbench.shortlist import HNSWShortlister, blend, build_at_once, divide_by_best
 from xcbench.shortlist.beam import sigmoid
 from xcbench.shortlist.packing import pack, unpack
 from xcbench.shortlist.predictors import as_array, shortlist_logits
 from xcbench.shortlist.predictors.cascade import embed, predict_in_parts
 from xcbench.train import (
+    FREE_COPIES,
     Candidates,
     CascadeMemory,
     Points,
@@ -63,6 +66,8 @@ from xcbench.train import (
     Training,
     all_classifiers,
     cascade_memory,
+    cost_of_ranking_all,
+    cost_of_ranking_shortlists,
     learnable,
     log_odds,
     scaled_training,
@@ -166,7 +171,7 @@ class Neighbours:
     def labels(self, f: Floats, k: int) -> Ints:
         """The labels alone, of many points, some of them at a time."""
         found = np.empty((len(f), min(k, self.centroids.label_count)), np.int32)
-        for first in range(0, len(f), POINTS_AT_ONCE):
+        for first in counted(range(0, len(f), POINTS_AT_ONCE), "shortlists"):
             part = slice(first, first + POINTS_AT_ONCE)
             found[part] = self.shortlist(f[part], k).indices
         return found
@@ -394,6 +399,23 @@ class Astec(Method[AstecConfig]):
         lists = 60 * min(POINTS_AT_ONCE, len(data.train)) * length
         return self._module_memory(data).total + indices + lists
 
+    def estimate_costs(self, data: Dataset) -> Mapping[str, StageCost]:
+        c = self.config
+        L = data.label_count
+        K = cluster_count(L, c.clusters)
+        E = data.feature_count * c.dim
+        # A vector, and up to 2 M links, which are 200 for centroids and 100 for points.
+        indices = L * 4 * (c.dim + 200) + len(data.train) * 4 * (c.dim + 100)
+        owners = 8 * (data.train.Y.nnz + L)
+        candidates = c.shortlist_length + c.random_negatives
+        return {
+            "surrogate": cost_of_ranking_all(
+                data, c.surrogate, c.dim, K, encoder_parameters=E, keeps_classifiers=False
+            ),
+            "neighbours": StageCost(output=indices + owners),
+            "extreme": cost_of_ranking_shortlists(data, c.extreme, c.dim, candidates),
+        }
+
     def estimate_device_memory(self, data: Dataset) -> int:
         return self._module_memory(data).on_device
 
@@ -402,4 +424,5 @@ class Astec(Method[AstecConfig]):
         K = cluster_count(data.label_count, c.clusters)
         length = min(c.shortlist_length, data.label_count)
         candidates = length + c.random_negatives
-        return cascade_memory(data, c.dim, K, candidates, length, c.extreme.batch_size, frozen=True)
+        batch = c.extreme.batch_size
+        return cascade_memory(data, c.dim, K, candidates, length, batch, frozen=True, copies=FREE_COPIES)

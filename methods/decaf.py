@@ -19,6 +19,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor, nn
 
+from xcbench.costs import StageCost
 from xcbench.data import Dataset, Split
 from xcbench.data.word_vectors import learn_vectors, read_vectors, vectors_digest
 from xcbench.kernels.arrays import Floats, Longs
@@ -43,6 +44,7 @@ from xcbench.plugins import (
     stage,
 )
 from xcbench.plugins.stages import IDENTITY
+from xcbench.progress import titled
 from xcbench.shortlist import BeamShortlister, HNSWShortlister, Shortlister, TreeShortlister, beam_width
 from xcbench.shortlist.packing import pack, unpack
 from xcbench.shortlist.predictors import (
@@ -57,12 +59,15 @@ from xcbench.shortlist.recall import beam_recall
 from xcbench.train import (
     Candidates,
     CascadeMemory,
+    LabelSide,
     ModuleConfig,
     Points,
     RankAll,
     RankShortlist,
     all_classifiers,
     cascade_memory,
+    cost_of_ranking_all,
+    cost_of_ranking_shortlists,
     document_side,
     encode,
     fit_bias,
@@ -352,9 +357,11 @@ def training_candidates(c: DecafConfig, found: Shortlister, x: Floats, device: s
     """The labels against which each training point is ranked in Module IV."""
     if isinstance(found, BeamShortlister):
         members = SparseRows.of(found.clustering.to_csr().T.tocsr())
-        clusters = found.to(device).clusters(x)
+        with titled("shortlists"):
+            clusters = found.to(device).clusters(x)
         return Candidates(clusters.indices, members, c.force_positives)
-    labels = found.shortlist(x, min(c.shortlist_length, found.label_count)).indices
+    with titled("shortlists"):
+        labels = found.shortlist(x, min(c.shortlist_length, found.label_count)).indices
     return Candidates.of_labels(labels, found.label_count, c.force_positives)
 
 
@@ -464,12 +471,43 @@ class Decaf(Method[DecafConfig]):
     def estimate_device_memory(self, data: Dataset) -> int:
         return self._memory(data).on_device
 
+    def estimate_costs(self, data: Dataset) -> Mapping[str, StageCost]:
+        c = self.config
+        K = self._cluster_count(data)
+        E = data.feature_count * c.dim
+        learns = 0 if c.freeze else E
+        side = _label_side(c.classifier, data)
+        first = StageCost(output=4 * E)
+        if c.embeddings == "surrogate":
+            text = _label_side("text", data)
+            first = cost_of_ranking_all(data, c.surrogate.training, c.dim, K, text, E, keeps_classifiers=False)
+        second = StageCost(output=4 * learns)
+        if c.shortlist == "clusters":
+            second = cost_of_ranking_all(data, c.shortlister.training, c.dim, K, side, learns)
+        candidates = self._beam(data) * data.label_count // K
+        last = cost_of_ranking_shortlists(data, c.extreme.training, c.dim, candidates, side, learns)
+        return {"surrogate": first, "shortlister": second, "extreme": last}
+
     def _memory(self, data: Dataset) -> CascadeMemory:
         c = self.config
         L = data.label_count
-        K = cluster_count(L, c.clusters, c.cluster_factor)
-        beam = beam_width(K, L, c.shortlist_length, c.beam)
+        K = self._cluster_count(data)
+        beam = self._beam(data)
         return cascade_memory(data, c.dim, K, beam * L // K, beam, c.extreme.training.batch_size, c.freeze)
+
+    def _cluster_count(self, data: Dataset) -> int:
+        return cluster_count(data.label_count, self.config.clusters, self.config.cluster_factor)
+
+    def _beam(self, data: Dataset) -> int:
+        c = self.config
+        return beam_width(self._cluster_count(data), data.label_count, c.shortlist_length, c.beam)
+
+
+def _label_side(parts: Parts, data: Dataset) -> LabelSide:
+    """What `label_classifiers` makes of these parts."""
+    if data.Z is None or parts == "free":
+        return LabelSide(maps=0)
+    return LabelSide(maps=1, factored=True, free=parts != "text")
 
 
 def _log_missing_text(data: Dataset, run: Run) -> None:

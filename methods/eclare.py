@@ -16,6 +16,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor, nn
 
+from xcbench.costs import StageCost
 from xcbench.data import Dataset, Split, TopK
 from xcbench.data.matrices import unit_vectors
 from xcbench.evaluation.bins import mean_by_frequency
@@ -61,11 +62,13 @@ from xcbench.plugins import (
     register_method,
     stage,
 )
+from xcbench.progress import titled
 from xcbench.shortlist import BeamShortlister, Game, GameConfig, beam_width
 from xcbench.shortlist.predictors import BeamPredictor, CascadePredictor, FixedEncoder, as_array, folded
 from xcbench.train import (
     Candidates,
     CascadeMemory,
+    LabelSide,
     ModuleConfig,
     Points,
     RankAll,
@@ -73,6 +76,8 @@ from xcbench.train import (
     Training,
     all_classifiers,
     cascade_memory,
+    cost_of_ranking_all,
+    cost_of_ranking_shortlists,
     document_side,
     fit_bias,
     learnable,
@@ -291,7 +296,9 @@ def training_candidates(
     members = beam.clustering.to_csr().T.tocsr()
     if c.expand:
         members = (members @ G).tocsr()
-    clusters = beam.to(device).clusters(encoder(points.X))
+    x = encoder(points.X)
+    with titled("shortlists"):
+        clusters = beam.to(device).clusters(x)
     return Candidates(clusters.indices, SparseRows.of(members))
 
 
@@ -521,7 +528,29 @@ class Eclare(Method[EclareConfig]):
     def estimate_device_memory(self, data: Dataset) -> int:
         return self._memory(data).on_device
 
-    def _memory(self, data: Dataset) -> CascadeMemory:
+    def estimate_costs(self, data: Dataset) -> Mapping[str, StageCost]:
+        c = self.config
+        K = cluster_count(data.label_count, c.clusters, c.cluster_factor)
+        E = data.feature_count * c.dim
+        learns = 0 if c.freeze else E
+        # The maps of text and neighbours, and what attention multiplies: two and a half D x D products per label.
+        maps = 0.0 if data.Z is None else 2.5
+        side = LabelSide(maps, free=data.Z is None or c.classifier.refinement)
+        without_vectors = LabelSide(maps, free=data.Z is None)
+        counts = StageCost(output=12 * data.label_count * (c.graph.top + 1))
+        first = cost_of_ranking_all(data, c.surrogate.training, c.dim, K, without_vectors, E, keeps_classifiers=False)
+        second = cost_of_ranking_all(data, c.shortlister.training, c.dim, K, side, learns)
+        # Neighbours of candidates, and the clusters that GAME adds, are mostly among the candidates already.
+        candidates = beam_width(K, data.label_count, c.shortlist_length, c.beam) * data.label_count // K
+        return {
+            "graph": counts,
+            "surrogate": first,
+            "shortlister": replace(second, output=second.output + counts.output),
+            "extreme": cost_of_ranking_shortlists(data, c.extreme.training, c.dim, candidates, side, learns),
+        }
+
+    def _candidates(self, data: Dataset) -> tuple[int, int]:
+        """How many clusters and how many labels a training point has at most in its shortlist."""
         c = self.config
         L = data.label_count
         K = cluster_count(L, c.clusters, c.cluster_factor)
@@ -531,4 +560,10 @@ class Eclare(Method[EclareConfig]):
         candidates = beam * L // K
         if c.expand:
             candidates *= c.graph.top
+        return beam, candidates
+
+    def _memory(self, data: Dataset) -> CascadeMemory:
+        c = self.config
+        K = cluster_count(data.label_count, c.clusters, c.cluster_factor)
+        beam, candidates = self._candidates(data)
         return cascade_memory(data, c.dim, K, candidates, beam, c.extreme.training.batch_size, c.freeze)

@@ -24,6 +24,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
 
+from xcbench.costs import StageCost
 from xcbench.data import Dataset
 from xcbench.data.matrices import binary_targets, unit_rows
 from xcbench.kernels.arrays import Ints, Longs
@@ -31,6 +32,7 @@ from xcbench.kernels.sparse_product import product
 from xcbench.labels import Clustering, balanced_clusters, dense_centroids, sparse_centroids
 from xcbench.nn import FreeLabels, pair_scores
 from xcbench.plugins import Ablation, Method, Patch, Run, StageWork, Values, register_method, stage
+from xcbench.progress import titled
 from xcbench.shortlist import IndexShortlister
 from xcbench.shortlist.packing import pack, unpack
 from xcbench.shortlist.predictors import CascadePredictor, ShortlistPredictor, TitlePredictor, as_array, predictor_of
@@ -42,6 +44,8 @@ from xcbench.train import (
     LabelStart,
     Schedule,
     Training,
+    cost_of_ranking_all,
+    cost_of_ranking_shortlists,
     free_labels,
     index_memory,
     learnable,
@@ -292,9 +296,11 @@ def adjacency(work: StageWork[EliasConfig]) -> Values:
     rows = learnable_rows(points)
     encoder = _encoder(work)
     x = encoder.vectors(encoder.restore(work[stage1]["encoder"]).to(work.device), points)
-    M = found.clusters(x[rows]).to_csr(len(found.H))
+    with titled("clusters of points"):
+        M = found.clusters(x[rows]).to_csr(len(found.H))
     Y = binary_targets(points.Y[rows])
-    edges = product(M.T.tocsr(), Y, c.index.edges_per_cluster(L))
+    with titled("edges"):
+        edges = product(M.T.tocsr(), Y, c.index.edges_per_cluster(L))
 
     missing = np.setdiff1d(np.arange(L), edges.indices)
     if len(missing):
@@ -485,6 +491,33 @@ class Elias(Method[EliasConfig]):
             unpack(model["index"]), c.index.listed(data.label_count), model["W"], model["bias"]
         )
         return predictor_of(encoder.fixed(encoder.restore(model["encoder"])), ranker)
+
+    def estimate_costs(self, data: Dataset) -> Mapping[str, StageCost] | None:
+        """Not known for a transformer."""
+        c = self.config
+        L = data.label_count
+        encoder_parameters = parameter_count(c.encoder, data)
+        if encoder_parameters is None:
+            return None
+        edges = c.index.cluster_count(L) * c.index.edges_per_cluster(L)
+        costs = {
+            "stage1": self._cost(c.fixed, encoder_parameters, 0, data),
+            "adjacency": StageCost(output=8 * edges),
+            "stage2": self._cost(c.learnt, encoder_parameters, edges, data),
+        }
+        if c.recluster:
+            costs["repartition"] = replace(self._cost(c.warm_up, encoder_parameters, 0, data), output=4 * L)
+        return costs
+
+    def _cost(self, training: Training, encoder_parameters: int, edges: int, data: Dataset) -> StageCost:
+        """Clusters are ranked one and all, labels pair by pair."""
+        c = self.config
+        L = data.label_count
+        dim = c.encoder.dim
+        clusters = c.index.cluster_count(L)
+        learnt = encoder_parameters + edges
+        labels = cost_of_ranking_shortlists(data, training, dim, c.index.listed(L), encoder_parameters=learnt)
+        return labels + cost_of_ranking_all(data, training, dim, clusters)
 
     def estimate_memory(self, data: Dataset) -> int | None:
         """The need of stage 2, in which each cluster has most edges; not known for a transformer."""

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-GROUND = {"defaults", "disk", "errors", "files", "progress", "ranks", "signals", "threads"}
+GROUND = {"costs", "defaults", "disk", "errors", "files", "progress", "ranks", "signals", "threads"}
 
 
 def arrows() -> dict[str, set[str]]:

@@ -1,17 +1,23 @@
 """How far work is: a row on a terminal that is redrawn while the work lasts, elsewhere a plain line now and then.
 
 Work is nested: a run has stages, and a stage counts points. The row shows the innermost work that has a title.
+
+Loops deep inside a stage (over blocks of points, parts of a graph) count with `counted` and `PartCounter`: they show
+nothing unless they last long, and take their title from the work around them, which is named by `activity` or `titled`.
 """
 
 from __future__ import annotations
 
 import contextlib
+import contextvars
+import logging
 import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sized
 from types import TracebackType
+from typing import TypeVar
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, Task, TaskID, TaskProgressColumn
@@ -23,18 +29,59 @@ from xcbench.ranks import rank
 LINE_EVERY = 10.0
 """Seconds between two lines where there is no terminal."""
 
+ROW_AFTER = 2.0
+"""Seconds after which a loop inside other work has a row of its own on a terminal."""
+
 _ROW_EVERY = 0.2
 """Seconds between two changes of the row on a terminal."""
+
+Item = TypeVar("Item")
+
+_log = logging.getLogger(__name__)
+
+_title: contextvars.ContextVar[str] = contextvars.ContextVar("title", default="work")
+"""What loops without a title of their own are called in log lines."""
 
 
 @contextlib.contextmanager
 def activity(title: str) -> Iterator[None]:
     """Show on a terminal what is done during the block under `with`, and for how long already."""
-    if not _has_terminal():
+    with titled(title):
+        if not _has_terminal():
+            yield
+            return
+        with _screen.row(title):
+            yield
+
+
+@contextlib.contextmanager
+def titled(title: str) -> Iterator[None]:
+    """Name the work during the block under `with`, for loops inside it that last long. Nothing is shown at once."""
+    token = _title.set(title)
+    try:
         yield
-        return
-    with _screen.row(title):
-        yield
+    finally:
+        _title.reset(token)
+
+
+def counted(items: Iterable[Item], title: str | None = None, total: int | None = None) -> Iterator[Item]:
+    """Iterate, and show how far the loop is if it lasts long.
+
+    Parameters
+    ----------
+    items
+        What to iterate over.
+    title
+        What is counted; by default what `titled` or `activity` says.
+    total
+        How many items there are, if they do not know it themselves.
+    """
+    if total is None and isinstance(items, Sized):
+        total = len(items)
+    with PartCounter(total, title) as counter:
+        for item in items:
+            yield item
+            counter.advance()
 
 
 class Counter:
@@ -117,6 +164,44 @@ class Counter:
         else:
             parts = [f"{self.done} done", remark]
         return f"{self.title}: {', '.join(part for part in parts if part)}"
+
+
+class PartCounter(Counter):
+    """Shows how far a loop inside other work is, if it lasts long: seconds on a terminal, `LINE_EVERY` elsewhere.
+
+    It costs a look at the clock per item. In a thread of a pool it shows nothing: that is for the thread that waits.
+
+    Parameters
+    ----------
+    total
+        How much there is to do; None if that is not known.
+    title
+        What is counted; by default what `titled` or `activity` says.
+    """
+
+    def __init__(self, total: int | None, title: str | None = None) -> None:
+        is_main = threading.current_thread() is threading.main_thread()
+        super().__init__(title or _title.get(), total, _log.info, shown=is_main and rank() == 0)
+
+    def __enter__(self) -> PartCounter:
+        self._done_before = self.done
+        self._start = time.monotonic()
+        self._next = self._start + (ROW_AFTER if self._on_terminal else LINE_EVERY)
+        self._has_row = False
+        return self
+
+    def advance(self, count: int = 1, remark: str = "") -> None:
+        if self._on_terminal and not self._has_row:
+            if time.monotonic() < self._next:
+                self.done += count
+                return
+            self._rows.enter_context(_screen.row(_screen.title_of(self.title)))
+            self._has_row = True
+        super().advance(count, remark)
+
+    def reach(self, done: int) -> None:
+        """Count up to so much, which other threads may have done."""
+        self.advance(done - self.done)
 
 
 class _Screen:

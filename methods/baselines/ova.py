@@ -14,6 +14,7 @@ from typing import ClassVar
 import scipy.sparse as sp
 import torch
 
+from xcbench.costs import StageCost
 from xcbench.data import Dataset, TopK
 from xcbench.kernels.arrays import Floats
 from xcbench.nn import Reduction
@@ -28,6 +29,7 @@ from xcbench.train import (
     LabelStart,
     RankAll,
     Schedule,
+    cost_of_ranking_all,
     free_labels,
     index_memory,
     learnable,
@@ -196,6 +198,16 @@ class Ova(Method[OvaConfig]):
         if isinstance(found, TitleEncoder):
             return TitlePredictor(found, ExactPredictor(ExactShortlister.of(model["W"], model["bias"])))
         return OvaPredictor(vars(found), model["W"], model["bias"])
+
+    def estimate_costs(self, data: Dataset) -> Mapping[str, StageCost] | None:
+        """Not known for a transformer."""
+        c = self.config
+        parameters = parameter_count(c.encoder, data)
+        if parameters is None:
+            return None
+        labels = data.label_count
+        cost = cost_of_ranking_all(data, c.training, c.encoder.dim, labels, encoder_parameters=parameters)
+        return {"classifiers": cost}
 
     def estimate_memory(self, data: Dataset) -> int | None:
         """Not known for a transformer."""

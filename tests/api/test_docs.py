@@ -11,7 +11,7 @@ from xcbench.cli import app
 from xcbench.evaluation import evaluate_decisions
 from xcbench.evaluation.thresholds import MIN_POSITIVES, Thresholds
 from xcbench.plugins import registry
-from xcbench.runner.plan import PREDICTIONS_PER_POINT
+from xcbench.runner.expected import PREDICTIONS_PER_POINT
 from xcbench.runner.toy import toy_dataset
 
 DOCS = Path(__file__).parent.parent.parent / "docs"

@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
+from xcbench.costs import StageCost
 from xcbench.disk import readable_disk_errors
 from xcbench.errors import InputError, XCBenchError
 from xcbench.evaluation import evaluate
+from xcbench.plugins import Method
 from xcbench.plugins.registry import get_method
 from xcbench.report.comparison import compare_runs, dataset_of
 from xcbench.runner import execute as run_module
@@ -257,20 +259,37 @@ def test_expected_memory_is_said_before_anything_is_computed(go, caplog, monkeyp
     go()
     assert "MiB at its peak (a guess" in caplog.messages[1]
     assert "may not fit" not in caplog.text
-    forecast = MemoryForecast(1 << 60, "the method's own estimate")
+    forecast = MemoryForecast(1 << 30, "the method's own estimate")
     monkeypatch.setattr(run_module, "forecast_memory", lambda *_, **__: forecast)
+    monkeypatch.setattr(run_module, "free_memory", lambda: 1 << 20)
     caplog.clear()
     go(overwrite=OverwriteStrategy.REDO)
-    assert caplog.messages[1].endswith("about 1099511627776 MiB at its peak (the method's own estimate)")
+    assert caplog.messages[1].endswith("about 1024 MiB at its peak (the method's own estimate)")
     assert "that may not fit, since" in caplog.messages[2]
 
 
 def test_a_method_that_knows_its_need_is_asked(go, caplog, monkeypatch):
     caplog.set_level(logging.INFO, "xcbench")
-    monkeypatch.setattr(get_method("popularity"), "estimate_memory", lambda *_: 1 << 60)
+    monkeypatch.setattr(get_method("popularity"), "estimate_memory", lambda *_: 1 << 30)
+    monkeypatch.setattr(run_module, "free_memory", lambda: 1 << 20)
     go()
     assert caplog.messages[1].endswith("at its peak (this process, and training by the method's own estimate)")
     assert "that may not fit, since" in caplog.messages[2]
+
+
+def test_what_needs_more_memory_than_there_is_does_not_start(go, data, monkeypatch):
+    monkeypatch.setattr(get_method("popularity"), "estimate_memory", lambda *_: 1 << 60)
+    with pytest.raises(XCBenchError, match=r"is not started: the run needs about .* GiB of memory .* this machine has"):
+        go()
+    assert len(plan(RunSpec("popularity"), data=data).problems) == 1
+
+
+def test_what_needs_more_disk_than_is_free_does_not_start(go, data, monkeypatch):
+    costs = {"graph": StageCost(output=1 << 50), "clusters": StageCost(checkpoint=1 << 50)}
+    monkeypatch.setattr(Method, "estimate_costs", lambda *_: costs)
+    # Its output, once more in the model, and the checkpoint.
+    with pytest.raises(XCBenchError, match=r"is not started: the run needs about 3145728\.0 GiB on the disk of"):
+        go(STAGED)
 
 
 def test_what_the_first_prediction_must_compile_is_not_timed(go, data, monkeypatch):

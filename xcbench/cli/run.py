@@ -76,7 +76,7 @@ def run(
     name
         What other commands will know the run by; a stored run is renamed.
     dry_run
-        Show the resolved config, the stages that are cached and the expected memory, and do nothing.
+        Show the resolved config, the stages that are cached and the expected memory, disk and time, and do nothing.
     store
         The folder of run records; by default in XCBENCH_HOME.
     retrain_into
@@ -245,9 +245,36 @@ def _plan_text(plan: "Plan") -> str:
         _plan_title(plan),
         _settings_table(plan),
         _planned_stages_table(plan),
-        f"expected peak memory: {size(plan.memory.bytes)} ({plan.memory.source})",
+        _expectations(plan),
     ]
+    blocks += [f"this run would be refused: {problem}" for problem in plan.problems]
     return "\n\n".join(blocks)
+
+
+def _expectations(plan: "Plan") -> str:
+    lines = [
+        f"expected peak memory: {size(plan.memory.bytes)} ({plan.memory.source})",
+        *_disk_lines(plan),
+    ]
+    expected_time = plan.time.source
+    if plan.time.seconds is not None:
+        expected_time = f"{duration(plan.time.seconds)} ({plan.time.source})"
+    lines.append(f"expected time: {expected_time}")
+    return "\n".join(lines)
+
+
+def _disk_lines(plan: "Plan") -> list[str]:
+    disk = plan.disk
+    stages = "stages: not known"
+    if disk.stages is not None:
+        stages = f"stages {size(disk.stages)}, a checkpoint up to {size(disk.checkpoints or 0)}"
+    model = "model: not known"
+    if disk.model is not None:
+        model = f"model at most {size(disk.model)}"
+    return [
+        f"expected disk: {stages} in {disk.cache} ({size(disk.free_in_cache)} free),",
+        f"  predictions {size(disk.predictions)}, {model} in {disk.store} ({size(disk.free_in_store)} free)",
+    ]
 
 
 def _plan_title(plan: "Plan") -> str:
@@ -280,23 +307,27 @@ def _planned_stages_table(plan: "Plan") -> str:
         return "the method declares no stages"
 
     rows = []
-    for stage, note in plan.stages:
+    for (stage, note), seconds in zip(plan.stages, plan.time.stages, strict=True):
         title = _stage_title(stage.name, stage.member, plan.resolved.spec.ensemble)
-        if note is None:
-            rows.append((title, "to compute", "", stage.key))
-        else:
-            rows.append((title, "cached", duration(note.seconds), stage.key))
-    return columns(("stage", "", "took", "key"), rows)
+        if note is not None:
+            rows.append((title, "cached", duration(note.seconds), "", stage.key))
+            continue
+        expected = ""
+        if seconds is not None:
+            expected = duration(seconds)
+        rows.append((title, "to compute", "", expected, stage.key))
+    return columns(("stage", "", "took", "expected", "key"), rows)
 
 
 def _plan_json(plan: "Plan") -> dict[str, Any]:
     stages = []
-    for stage, note in plan.stages:
+    for (stage, note), seconds in zip(plan.stages, plan.time.stages, strict=True):
         entry = {
             "member": stage.member,
             "name": stage.name,
             "key": stage.key,
             "cached": note is not None,
+            "seconds": seconds,
         }
         stages.append(entry)
 
@@ -307,4 +338,12 @@ def _plan_json(plan: "Plan") -> dict[str, Any]:
         "config": plan.resolved.config,
         "stages": stages,
         "memory": plan.memory.bytes,
+        "time": {"seconds": plan.time.seconds, "source": plan.time.source},
+        "disk": {
+            "stages": plan.disk.stages,
+            "checkpoints": plan.disk.checkpoints,
+            "model": plan.disk.model,
+            "predictions": plan.disk.predictions,
+        },
+        "problems": plan.problems,
     }

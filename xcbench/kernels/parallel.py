@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, lru_cache
@@ -20,12 +21,20 @@ from numba import njit
 from threadpoolctl import ThreadpoolController
 from torch import Tensor
 
+from xcbench.progress import PartCounter
+
 Loop = TypeVar("Loop", bound=Callable[..., Any])
 Part = TypeVar("Part")
 Result = TypeVar("Result")
 
 SMALL = 1 << 16
 """Up to so many elementary operations one thread is faster than two: waking a thread takes longer than the work."""
+
+FEW_PARTS = 8
+"""Up to so many parts are not counted: training steps, which have one per thread, must not pay for it."""
+
+BLOCKS_OF_WORK = 1 << 31
+"""Elementary operations after which `share_rows` can say how far it is: about a second."""
 
 MAX_ROWS = 1024
 """Rows of a block of points: enough for BLAS at full speed, few enough for the cache."""
@@ -54,13 +63,27 @@ def map_threads(
     """Return `work(part)` for all parts, in their order. Whichever thread is free takes the next part.
 
     `threads` counts the calling thread; by default it is numba's number of threads. Calls may be nested: the calling
-    thread does all the work itself where no other is free.
+    thread does all the work itself where no other is free. It also shows how many parts are done, if that lasts long.
     """
     if threads is None:
         threads = numba.get_num_threads()
-    if min(threads, len(parts)) < 2:
-        return [work(part) for part in parts]
+    if len(parts) <= FEW_PARTS:
+        return _map(work, parts, threads, None)
+    with PartCounter(len(parts)) as counter:
+        return _map(work, parts, threads, counter)
 
+
+def _map(
+    work: Callable[[Part], Result],
+    parts: Sequence[Part],
+    threads: int,
+    counter: PartCounter | None,
+) -> list[Result]:
+    if min(threads, len(parts)) < 2:
+        return _map_here(work, parts, counter)
+
+    caller = threading.get_ident()
+    done: list[None] = []  # one entry per part that is done: threads may append at once
     results: list[Any] = [None] * len(parts)
     numbers = iter(range(len(parts)))  # shared by all threads; each takes its next part's number from here
 
@@ -68,6 +91,9 @@ def map_threads(
         try:
             for i in numbers:
                 results[i] = work(parts[i])
+                done.append(None)
+                if counter is not None and threading.get_ident() == caller:
+                    counter.reach(len(done))
         except BaseException:
             for _ in numbers:  # leave nothing for the other threads: the call fails anyway
                 pass
@@ -75,6 +101,15 @@ def map_threads(
 
     helpers = min(threads, len(parts)) - 1
     _run_with_helpers(take_parts, helpers, threads)
+    return results
+
+
+def _map_here(work: Callable[[Part], Result], parts: Sequence[Part], counter: PartCounter | None) -> list[Result]:
+    results = []
+    for part in parts:
+        results.append(work(part))
+        if counter is not None:
+            counter.advance()
     return results
 
 
@@ -137,23 +172,28 @@ def share_rows(
     threads = 1
     if work > SMALL:
         threads = torch.get_num_threads()
-    bounds = [k * rows // threads for k in range(threads + 1)]
-    share_ranges(kernel, bounds, *args)
+    pieces = threads * (1 + work // BLOCKS_OF_WORK)
+    bounds = [k * rows // pieces for k in range(pieces + 1)]
+    share_ranges(kernel, bounds, *args, threads=threads)
 
 
 def share_ranges(
     kernel: Callable[..., None],
     bounds: Sequence[int],
     *args: Any,
+    threads: int | None = None,
 ) -> None:
-    """Do the same for given ranges, one per thread: bounds[0] to bounds[1], bounds[1] to bounds[2], and so on."""
+    """Do the same for given ranges: bounds[0] to bounds[1], bounds[1] to bounds[2], and so on.
+
+    There is a thread for each of them, unless `threads` says how many there are.
+    """
     arrays = [_as_array(argument) for argument in args]
     ranges = list(itertools.pairwise(bounds))
 
     def run(range_: tuple[int, int]) -> None:
         kernel(*range_, *arrays)
 
-    map_threads(run, ranges, threads=len(ranges))
+    map_threads(run, ranges, threads=threads or len(ranges))
 
 
 def _as_array(argument: Any) -> Any:

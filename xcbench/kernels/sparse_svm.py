@@ -18,6 +18,7 @@ from xcbench.kernels.csr import CsrArrays, RowBlock, SparseRows, arrays_of, stac
 from xcbench.kernels.parallel import in_blocks, rows_in_block
 from xcbench.kernels.random import seed_word, stream
 from xcbench.kernels.svm import shuffle
+from xcbench.progress import titled
 
 CLASSIFIERS_AT_A_TIME = 64
 BLOCKS_OF_POINTS = 64
@@ -63,7 +64,8 @@ def fit_sparse_classifiers(
             seed_word(seed),
         )
 
-    in_blocks(examples.shape[0], CLASSIFIERS_AT_A_TIME, fit_block)
+    with titled("sparse classifiers"):
+        in_blocks(examples.shape[0], CLASSIFIERS_AT_A_TIME, fit_block)
     in_order = [blocks[start] for start in sorted(blocks)]
     return stack_rows(in_order, X.shape[1])
 

@@ -16,6 +16,7 @@ from xcbench.kernels.arrays import Floats, Ints, Longs
 from xcbench.kernels.csr import CsrArrays, arrays_of, dot
 from xcbench.kernels.parallel import in_blocks
 from xcbench.kernels.random import below, stream, word_at
+from xcbench.progress import titled
 
 CLASSIFIERS_AT_A_TIME = 16
 
@@ -72,7 +73,8 @@ def fit_classifiers(
     block_size = 1
     if classifiers > 4 * CLASSIFIERS_AT_A_TIME:
         block_size = CLASSIFIERS_AT_A_TIME
-    in_blocks(classifiers, block_size, fit_block)
+    with titled("classifiers"):
+        in_blocks(classifiers, block_size, fit_block)
     return W
 
 

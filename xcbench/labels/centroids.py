@@ -6,6 +6,10 @@ import scipy.sparse as sp
 from xcbench.data.matrices import unit_vectors
 from xcbench.kernels.arrays import Floats
 from xcbench.kernels.sparse_product import product
+from xcbench.progress import counted, titled
+
+ROWS_AT_ONCE = 1 << 15
+"""How many rows of a product are computed before it says how far it is."""
 
 
 def sparse_centroids(
@@ -23,10 +27,11 @@ def sparse_centroids(
     keep : how many entries a centroid keeps, the largest ones; None keeps all.
     graph : a label graph G. With it, the result is G c, cut to `keep` entries once more.
     """
-    centroids = product(Y.T.tocsr(), X, keep)
-    if graph is None:
-        return centroids
-    return product(graph, centroids, keep)
+    with titled("centroids of labels"):
+        centroids = product(Y.T.tocsr(), X, keep)
+        if graph is None:
+            return centroids
+        return product(graph, centroids, keep)
 
 
 def dense_centroids(
@@ -42,9 +47,20 @@ def dense_centroids(
     vectors : one vector per point (N x D).
     graph : a label graph G. With it, the result is G c, scaled to unit length once more.
     """
-    sums = np.asarray(Y.T @ vectors, np.float32)
-    centroids = unit_vectors(sums)
-    if graph is None:
-        return centroids
-    smoothed = np.asarray(graph @ centroids, np.float32)
-    return unit_vectors(smoothed)
+    with titled("centroids of labels"):
+        centroids = unit_vectors(_sums(Y.T.tocsr(), vectors))
+        if graph is None:
+            return centroids
+        return unit_vectors(_sums(graph, centroids))
+
+
+def _sums(weights: sp.csr_array, vectors: Floats) -> Floats:
+    """Return the product of a sparse matrix and vectors, some rows at a time, so that it can say how far it is."""
+    rows = weights.shape[0]
+    if rows <= ROWS_AT_ONCE:
+        return np.asarray(weights @ vectors, np.float32)
+    sums = np.empty((rows, vectors.shape[1]), np.float32)
+    for start in counted(range(0, rows, ROWS_AT_ONCE)):
+        part = slice(start, start + ROWS_AT_ONCE)
+        sums[part] = weights[part] @ vectors
+    return sums

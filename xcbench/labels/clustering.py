@@ -13,6 +13,7 @@ from xcbench.kernels.parallel import map_threads
 from xcbench.kernels.random import seed_word
 from xcbench.labels.partition import Clustering
 from xcbench.labels.two_means import MAX_DEPTH, Features, left_share, split_node
+from xcbench.progress import PartCounter, titled
 
 ENOUGH_TASKS = 64
 """From so many nodes on, each subtree is finished by one thread, in its cache."""
@@ -186,10 +187,13 @@ def _grow_trees(
 
         map_threads(split, nodes)
 
-    while len(sizes) < ENOUGH_TASKS and leaves.max() > 1:
-        split_all(1)
-        sizes, leaves = _children(sizes, leaves)
-    split_all(MAX_DEPTH)
+    depth = math.ceil(math.log2(leaves.max()))
+    with titled("clusters of labels"), PartCounter(depth) as levels:
+        while len(sizes) < ENOUGH_TASKS and leaves.max() > 1:
+            split_all(1)
+            sizes, leaves = _children(sizes, leaves)
+            levels.advance()
+        split_all(MAX_DEPTH)
 
 
 def _children(sizes: Longs, leaves: Longs) -> tuple[Longs, Longs]:

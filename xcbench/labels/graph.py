@@ -12,6 +12,7 @@ from xcbench.kernels.csr import CsrArrays, arrays_of, dot
 from xcbench.kernels.parallel import map_threads, split_range
 from xcbench.kernels.sparse_product import ENTRIES_IN_A_BLOCK, product
 from xcbench.labels.partition import Clustering
+from xcbench.progress import titled
 
 LABELS_IN_A_BLOCK = 1 << 14
 
@@ -38,7 +39,8 @@ def cooccurrence(
         connected = (~isolated).astype(np.float32)
         Y = Y @ sp.diags_array(connected, format="csr")
         Y.eliminate_zeros()
-    C = product(Y.T.tocsr(), Y, top, diagonal=True)
+    with titled("co-occurrences of labels"):
+        C = product(Y.T.tocsr(), Y, top, diagonal=True)
     return _with_self_loops(C, isolated)
 
 
@@ -67,13 +69,14 @@ def conditional_probabilities(
         Y = Y[counted]
         weighted = sp.diags_array(point_weights[counted], format="csr") @ Y
     frequency = np.bincount(weighted.indices, weighted.data, minlength=Y.shape[1]).astype(np.float32)
-    C = product(
-        weighted.T.tocsr(),
-        Y,
-        above=np.float32(delta) * frequency,
-        diagonal=True,
-        block=block,
-    )
+    with titled("conditional probabilities"):
+        C = product(
+            weighted.T.tocsr(),
+            Y,
+            above=np.float32(delta) * frequency,
+            diagonal=True,
+            block=block,
+        )
     entries_per_row = np.diff(C.indptr)
     C.data /= np.repeat(frequency, entries_per_row)
     # With weights, rounding would make some of them a little more or less.

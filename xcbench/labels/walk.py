@@ -14,6 +14,7 @@ from xcbench.kernels.csr import CsrArrays, RowBlock, arrays_of, dot, pack_rows, 
 from xcbench.kernels.parallel import map_threads, split_range
 from xcbench.kernels.random import STEP, scramble, seed_word, stream
 from xcbench.kernels.selection import keep_largest
+from xcbench.progress import titled
 
 LABELS_IN_A_BLOCK = 1 << 11
 
@@ -95,7 +96,8 @@ def random_walk_graph(
         return _walk_rows(adjacency, *rows, walk, vectors, top)
 
     ranges = split_range(len(labels), LABELS_IN_A_BLOCK)
-    blocks = map_threads(walk_from, ranges)
+    with titled("random walks"):
+        blocks = map_threads(walk_from, ranges)
     return _stack_in_label_order(blocks, labels, L)
 
 

@@ -5,6 +5,7 @@ docs/guides/writing-a-method.md shows how it is used.
 May import `data`, and looks through the folder of methods. `runner`, `report`, `cli` and every method may import it.
 """
 
+from xcbench.costs import StageCost
 from xcbench.plugins.codec import SavedByArguments, load_values, save_values
 from xcbench.plugins.contract import (
     Ablation,
@@ -46,6 +47,7 @@ __all__ = [
     "Run",
     "SavedByArguments",
     "Stage",
+    "StageCost",
     "StageWork",
     "TextPredictor",
     "Trained",

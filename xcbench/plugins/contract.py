@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from xcbench.costs import StageCost
 from xcbench.data import Dataset, TopK
 from xcbench.plugins.ranges import AnyRange
 from xcbench.plugins.stages import Stage, Values
@@ -235,6 +236,15 @@ class Method(PlugIn[Config]):
 
     def estimate_memory(self, data: Dataset) -> int | None:
         """Bytes that training will add to this process at its peak, or None if that is not known."""
+        return None
+
+    def estimate_costs(self, data: Dataset) -> Mapping[str, StageCost] | None:
+        """What its stages will compute and write, by their names, or None if that is not known.
+
+        A plan makes times and sizes of it. `xcbench.train` counts for modules that rank all labels or shortlists
+        (`cost_of_ranking_all`, `cost_of_ranking_shortlists`). Stages that write little and train nothing may be left
+        out.
+        """
         return None
 
     def estimate_device_memory(self, data: Dataset) -> int | None:

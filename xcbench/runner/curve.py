@@ -21,8 +21,8 @@ from xcbench.errors import InputError
 from xcbench.evaluation import evaluate
 from xcbench.plugins.stages import Values, derive_seed, seed_generators
 from xcbench.runner.context import Journal, RunContext
+from xcbench.runner.expected import PREDICTIONS_PER_POINT
 from xcbench.runner.model import Model
-from xcbench.runner.plan import PREDICTIONS_PER_POINT
 from xcbench.runner.resolve import ResolvedRun
 from xcbench.runner.spec import Curve
 from xcbench.runner.training import augmented, train_on

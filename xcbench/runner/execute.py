@@ -20,11 +20,12 @@ from xcbench.ranks import rank
 from xcbench.runner.context import PARALLEL, RunContext
 from xcbench.runner.curve import can_have_curve, learning_curve
 from xcbench.runner.environment import check_device, choose_device, describe_environment
+from xcbench.runner.expected import PREDICTIONS_PER_POINT, refuse
 from xcbench.runner.gpus import check_device_memory, readable_memory_errors
 from xcbench.runner.meter import Meter
 from xcbench.runner.model import Model
 from xcbench.runner.naming import check_run_name, renamed
-from xcbench.runner.plan import PREDICTIONS_PER_POINT, MemoryForecast, forecast_memory, free_memory
+from xcbench.runner.plan import MemoryForecast, expected_disk, forecast_memory, free_memory, problems_of
 from xcbench.runner.resolve import ResolvedRun, resolve
 from xcbench.runner.retraining import can_retrain_in_parallel, parallel_retraining
 from xcbench.runner.spec import OverwriteStrategy, RunSpec
@@ -242,7 +243,10 @@ def _figures_said_if_lost(run_id: str, outcome: _Outcome) -> Iterator[None]:
 
 
 def _choose_retraining(job: _Job, context: RunContext, threads: int) -> bool:
-    """Whether the reranker's retraining runs in a second process; says how much memory the run will take."""
+    """Whether the reranker's retraining runs in a second process; says how much memory the run will take.
+
+    A run that needs more memory than there is, or more disk than is free, ends here.
+    """
     resolved = job.resolved
     in_parallel = can_retrain_in_parallel(resolved, context, threads)
     forecast = forecast_memory(resolved, resolved.data, job.store, processes=2 if in_parallel else 1)
@@ -250,6 +254,9 @@ def _choose_retraining(job: _Job, context: RunContext, threads: int) -> bool:
         in_parallel = False
         forecast = forecast_memory(resolved, resolved.data, job.store)
     _log_memory(resolved.id, forecast)
+    redo = job.overwrite is OverwriteStrategy.REDO
+    disk = expected_disk(resolved, job.store, job.cache, context.device, redo)
+    refuse(resolved.id, problems_of(forecast, disk))
     return in_parallel
 
 

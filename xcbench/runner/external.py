@@ -13,8 +13,8 @@ from xcbench.errors import InputError
 from xcbench.files import atomic_folder, sha256_of, write_json
 from xcbench.plugins.stages import digest
 from xcbench.runner.execute import measure
+from xcbench.runner.expected import PREDICTIONS_PER_POINT
 from xcbench.runner.naming import check_run_name
-from xcbench.runner.plan import PREDICTIONS_PER_POINT
 from xcbench.runner.store import Record, Store
 
 

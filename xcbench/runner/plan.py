@@ -1,4 +1,4 @@
-"""What a run would do, before it does it: its stages, what is cached of them, and the memory it will take."""
+"""What a run would do, before it does it: its stages, what is cached of them, and what they will take."""
 
 from __future__ import annotations
 
@@ -11,6 +11,14 @@ import psutil
 from xcbench.data import Dataset
 from xcbench.runner.context import PlannedStage, RunContext
 from xcbench.runner.environment import check_device, choose_device
+from xcbench.runner.expected import (
+    PREDICTIONS_PER_POINT,
+    DiskForecast,
+    TimeForecast,
+    forecast_disk,
+    forecast_time,
+    memory_problem,
+)
 from xcbench.runner.resolve import ResolvedRun, check_titles, resolve
 from xcbench.runner.retraining import can_retrain_in_parallel
 from xcbench.runner.spec import OverwriteStrategy, RunSpec
@@ -19,9 +27,6 @@ from xcbench.runner.store import Record, Store
 from xcbench.runner.torchrun import shared_cache
 from xcbench.runner.training import augmented, context_of
 from xcbench.threads import default_threads
-
-PREDICTIONS_PER_POINT = 100
-"""How many labels per point are kept: filters and new metrics are applied afterwards and need some room."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +39,13 @@ class Plan:
     stages: tuple[tuple[PlannedStage, StageNote | None], ...]
     """Each stage and, if it is cached, its note."""
     memory: MemoryForecast
+    time: TimeForecast
+    disk: DiskForecast
+
+    @property
+    def problems(self) -> list[str]:
+        """Why the run cannot be done here, in one line each: it would be refused."""
+        return problems_of(self.memory, self.disk)
 
 
 @dataclass(frozen=True)
@@ -84,7 +96,51 @@ def plan(
     if can_retrain_in_parallel(resolved, context, default_threads()):
         processes = 2
     memory = forecast_memory(resolved, seen, store, processes)
-    return Plan(resolved, store.get(resolved.id), tuple(stages), memory)
+    only_planned = [planned for planned, _ in stages]
+    is_cached = [note is not None for _, note in stages]
+    duration = forecast_time(resolved, only_planned, is_cached, store, context.device)
+    disk = forecast_disk(resolved, only_planned, is_cached, store.folder, cache.folder)
+    return Plan(resolved, store.get(resolved.id), tuple(stages), memory, duration, disk)
+
+
+def expected_disk(resolved: ResolvedRun, store: Store, cache: StageCache, device: str, redo: bool) -> DiskForecast:
+    """The disk that a run will need, without the time that augmentations would take: their data is not made.
+
+    Parameters
+    ----------
+    resolved
+        The run.
+    store
+        Where its record will be.
+    cache
+        Where its stages will be.
+    device
+        Where it will train.
+    redo
+        Whether stages are computed that are in the cache.
+    """
+    context = context_of(resolved, cache, device, OverwriteStrategy.KEEP)
+    for number in range(resolved.spec.ensemble):
+        member = context.member(number)
+        for stage in resolved.method.stages:
+            member.plan(stage, resolved.data)
+
+    # With augmentations, the keys of stages are not known here, and none of them counts as cached.
+    stages = list(context.journal.planned.values())
+    is_cached = [
+        not redo and cache.note(planned.owner.name, planned.name, planned.key, planned.code) is not None
+        for planned in stages
+    ]
+    return forecast_disk(resolved, stages, is_cached, store.folder, cache.folder)
+
+
+def problems_of(memory: MemoryForecast, disk: DiskForecast) -> list[str]:
+    """Why a run cannot be done on this machine, in one line each."""
+    problems = list(disk.problems)
+    too_much_memory = memory_problem(memory.bytes, memory.source)
+    if too_much_memory is not None:
+        problems.insert(0, too_much_memory)
+    return problems
 
 
 def _plan_method(resolved: ResolvedRun, context: RunContext) -> Dataset:

@@ -18,7 +18,7 @@ from xcbench.evaluation import Goal, Thresholds, Truth, choose_thresholds, evalu
 from xcbench.files import atomic_folder
 from xcbench.plugins.codec import load_values, save_values
 from xcbench.runner.environment import check_device, choose_device
-from xcbench.runner.plan import PREDICTIONS_PER_POINT
+from xcbench.runner.expected import PREDICTIONS_PER_POINT
 from xcbench.runner.resolve import ResolvedRun, resolve
 from xcbench.runner.spec import OverwriteStrategy
 from xcbench.runner.stage_cache import StageCache

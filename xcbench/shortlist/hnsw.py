@@ -7,6 +7,8 @@ be those of training points, which vote for their labels.
 from __future__ import annotations
 
 import contextlib
+import logging
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -19,6 +21,7 @@ import numpy as np
 import scipy.sparse as sp
 from numba import njit
 
+from xcbench import progress
 from xcbench.data import TopK
 from xcbench.data.matrices import unit_vectors
 from xcbench.errors import DataError, InputError
@@ -26,9 +29,15 @@ from xcbench.kernels.arrays import Floats, Ints, Longs
 from xcbench.kernels.csr import CsrArrays, arrays_of
 from xcbench.kernels.hash_table import collect, slot_of, table_size
 from xcbench.kernels.selection import write_best
+from xcbench.progress import counted
 from xcbench.shortlist.blocks import empty_topk, topk_in_blocks
 from xcbench.shortlist.contract import Arrays, Vectors, as_matrix, load_parts, save_parts
 from xcbench.threads import thread_count
+
+_log = logging.getLogger(__name__)
+
+SEARCHED_AT_ONCE = 1 << 14
+"""How many points are searched before a search says how far it is."""
 
 Vote: TypeAlias = Literal["best", "sum"]
 
@@ -97,7 +106,7 @@ class HNSWShortlister:
         index = faiss.IndexHNSWFlat(unit.shape[1], M, faiss.METRIC_INNER_PRODUCT)
         index.hnsw.efConstruction = ef_construction
         index.hnsw.efSearch = ef_search
-        with _faiss_threads(build_threads):
+        with _faiss_threads(build_threads), _shown_while_it_grows(index, len(unit)):
             index.add(unit)
         return cls(index, sp.csr_array(owners), neighbours, vote)
 
@@ -113,8 +122,12 @@ class HNSWShortlister:
         parameters = faiss.SearchParametersHNSW(  # type: ignore[attr-defined]
             efSearch=max(self.index.hnsw.efSearch, neighbours)
         )
+        cosines = np.empty((len(unit), neighbours), np.float32)
+        nearest = np.empty((len(unit), neighbours), np.int64)
         with _faiss_threads(numba.get_num_threads()):
-            cosines, nearest = self.index.search(unit, neighbours, params=parameters)
+            for start in counted(range(0, len(unit), SEARCHED_AT_ONCE)):
+                part = slice(start, start + SEARCHED_AT_ONCE)
+                cosines[part], nearest[part] = self.index.search(unit[part], neighbours, params=parameters)
 
         owners = arrays_of(self.owners)
 
@@ -185,6 +198,42 @@ def _faiss_threads(count: int) -> Iterator[None]:
         yield
     finally:
         faiss.omp_set_num_threads(before)
+
+
+@contextlib.contextmanager
+def _shown_while_it_grows(index: Any, count: int) -> Iterator[None]:
+    """Log how many vectors are in the graph of an index that is built during the block under `with`.
+
+    One call adds them all, since the graph depends on which are added together. So another thread looks at it.
+    """
+    ended = threading.Event()
+    every = progress.LINE_EVERY
+
+    def watch() -> None:
+        with progress.Counter("graph of nearest neighbours", count, _log.info) as counter:
+            has_room = False
+            while not ended.wait(every):
+                if has_room:
+                    counter.advance(_connected(index) - counter.done)
+                # faiss first copies all vectors, then at once makes room for the whole graph: it may be looked at from
+                # one interval later on.
+                has_room = index.ntotal == count
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        watcher.join()
+
+
+def _connected(index: Any) -> int:
+    """Return how many vectors have an edge by now."""
+    graph = index.hnsw
+    starts = faiss.rev_swig_ptr(graph.offsets.data(), graph.offsets.size())[:-1]
+    neighbours = faiss.rev_swig_ptr(graph.neighbors.data(), graph.neighbors.size())
+    return int((neighbours[starts.astype(np.int64)] >= 0).sum())
 
 
 @njit(cache=True, nogil=True)

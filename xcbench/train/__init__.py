@@ -12,7 +12,7 @@ from xcbench.train.groups import Group
 from xcbench.train.kept_weights import Keeping
 from xcbench.train.label_shards import splits_labels
 from xcbench.train.loop import GroupedTraining, Trainable, Training, TrainReport, Work, train
-from xcbench.train.memory import CascadeMemory, cascade_memory, estimate_memory, index_memory
+from xcbench.train.memory import FREE_COPIES, CascadeMemory, cascade_memory, estimate_memory, index_memory
 from xcbench.train.modules import ModuleConfig, official_training, scaled_training
 from xcbench.train.schedules import Schedule, halving_after
 from xcbench.train.stopping import stopping_early
@@ -28,14 +28,24 @@ from xcbench.train.tasks import (
     free_labels,
     log_odds,
 )
+from xcbench.train.work import (
+    FREE_VECTORS,
+    LabelSide,
+    cost_of_ranking_all,
+    cost_of_ranking_shortlists,
+    vector_bytes,
+)
 
 __all__ = [
+    "FREE_COPIES",
+    "FREE_VECTORS",
     "Batch",
     "Candidates",
     "CascadeMemory",
     "Group",
     "GroupedTraining",
     "Keeping",
+    "LabelSide",
     "LabelStart",
     "MemoryEstimate",
     "ModuleConfig",
@@ -50,6 +60,8 @@ __all__ = [
     "Work",
     "all_classifiers",
     "cascade_memory",
+    "cost_of_ranking_all",
+    "cost_of_ranking_shortlists",
     "cut_shortlists",
     "document_side",
     "encode",
@@ -68,4 +80,5 @@ __all__ = [
     "stopping_early",
     "targets_of",
     "train",
+    "vector_bytes",
 ]

@@ -27,7 +27,7 @@ from xcbench.train.devices import autocast, resolve_device
 from xcbench.train.groups import Group, GroupedAdam
 from xcbench.train.kept_weights import Keeping, KeptWeights
 from xcbench.train.label_shards import LabelShards
-from xcbench.train.memory import check_fits, estimate_memory, keep_freed_memory
+from xcbench.train.memory import WORKING_COPIES, check_fits, estimate_memory, keep_freed_memory, working_copies
 from xcbench.train.processes import Processes
 from xcbench.train.schedules import Schedule
 from xcbench.train.stopping import last_step
@@ -90,7 +90,13 @@ class Training:
 
     def step_count(self, points: Points) -> int:
         """Return how many steps a training on these points takes."""
-        return _BatchPlan.of(len(points), self, 0, points.titles).steps
+        return self.steps_on(len(points), points.titles)
+
+    def steps_on(self, points: int, titles: int = 0) -> int:
+        """Return how many steps a training on so many points takes, of which some are label titles."""
+        if points == 0:
+            return 0
+        return _BatchPlan.of(points, self, 0, titles).steps
 
 
 @dataclass(frozen=True)
@@ -255,7 +261,7 @@ def train(
     work.log(f"{name}: {plan.steps} steps on {device}{_division(processes, shards)}, about {estimate}")
     check_fits(estimate, name, device)
 
-    with keep_freed_memory(), _threads_for(estimate):
+    with keep_freed_memory(), _threads_for(estimate, module):
         trainer = _Trainer(
             module.to(device), points, settings, plan, device, processes, shards, checkpoint, work, name, validate
         )
@@ -552,10 +558,14 @@ def _lr_factors(module: nn.Module, settings: Training) -> dict[str, float]:
 
 
 @contextlib.contextmanager
-def _threads_for(estimate: MemoryEstimate) -> Iterator[None]:
+def _threads_for(estimate: MemoryEstimate, module: nn.Module) -> Iterator[None]:
     """Use one thread where steps are so small that waking a second one takes longer than its share of the work."""
     threads = torch.get_num_threads()
-    if estimate["a step"] < SMALL_STEP:
+    step = estimate["a step"]
+    if not estimate.device_parts:
+        # The limit was found for as many tables as text has: free vectors take less memory, but no less work.
+        step = step * WORKING_COPIES // working_copies(module)
+    if step < SMALL_STEP:
         torch.set_num_threads(1)
     try:
         yield

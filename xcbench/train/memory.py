@@ -20,7 +20,7 @@ from xcbench.kernels.allocations import META, MetaAllocations
 from xcbench.kernels.arrays import Longs
 from xcbench.kernels.csr import MixedRows, SparseRows
 from xcbench.kernels.memory import MemoryEstimate, binary_size, free_memory
-from xcbench.nn import Adam, LabelBank
+from xcbench.nn import Adam, FreeLabels, LabelBank
 from xcbench.ranks import process_count
 from xcbench.train.ahead import AHEAD
 from xcbench.train.batches import Batch, Points, PreparedBatch
@@ -28,6 +28,9 @@ from xcbench.train.label_shards import LabelShards
 
 WORKING_COPIES = 10
 """Tables of (labels of a step) x D that exist at once between forward and backward pass, as measured for DECAF."""
+
+FREE_COPIES = 3
+"""The same for classifiers that are free vectors: there are no texts, maps and gates between them and the scores."""
 
 BYTES_PER_PAIR = 64
 """Of a point and a label that a step ranks: ids, targets, scores, and what the backward pass keeps of them."""
@@ -94,8 +97,15 @@ def _parts_from_shapes(module: nn.Module, prepared: PreparedBatch) -> dict[str, 
         "parameters": _bytes_of_tensors(module),
         "Adam": 2 * sum(parameter.nbytes for parameter in trained),
         "gradients": sum(parameter.nbytes for parameter in trained if id(parameter) not in sparse),
-        "a step": 4 * WORKING_COPIES * dim * (_label_count(batch) + len(batch.rows)),
+        "a step": 4 * working_copies(module) * dim * (_label_count(batch) + len(batch.rows)),
     }
+
+
+def working_copies(module: nn.Module) -> int:
+    """Return how many tables of (labels of a step) x D exist at once between forward and backward pass."""
+    if any(isinstance(part, FreeLabels) for part in module.modules()):
+        return FREE_COPIES
+    return WORKING_COPIES
 
 
 def _measured_parts(
@@ -211,6 +221,15 @@ def _bytes_of(part: SparseRows | MixedRows | torch.Tensor | sp.csr_array) -> int
     return int(part.indptr.nbytes + part.indices.nbytes + part.data.nbytes)
 
 
+def distinct_labels(labels: int, candidates: int, batch: int) -> float:
+    """Return how many labels a batch has among its candidates, if all labels are equally frequent there.
+
+    They are not, so there are fewer: time and memory are rather estimated too high than too low.
+    """
+    missed_by_all = (1 - candidates / labels) ** batch
+    return labels * (1.0 - missed_by_all)
+
+
 class CascadeMemory(NamedTuple):
     """Bytes that a training adds at its peak."""
 
@@ -226,6 +245,7 @@ def cascade_memory(
     listed: int,
     batch_size: int,
     frozen: bool = False,
+    copies: int = WORKING_COPIES,
 ) -> CascadeMemory:
     """Return what training a method like DECAF adds at its peak, from shapes alone, before there is a module.
 
@@ -249,19 +269,21 @@ def cascade_memory(
         Points per step.
     frozen
         Whether token embeddings stay fixed after Module I.
+    copies
+        Tables of (labels of a step) x D that exist at once; `FREE_COPIES` where all classifiers are free vectors.
     """
     N = len(data.train)
     L = data.label_count
     batch = min(batch_size, N)
     vector = 4 * dim
-    work_per_row = WORKING_COPIES * vector
+    work_per_row = copies * vector
 
     E = vector * data.feature_count
     E_in_training = E if frozen else 4 * E
     own_clusters = -(-clusters // process_count())
     own_labels = -(-L // process_count())
     rows_of_clusters = own_clusters + batch
-    rows_of_labels = min(own_labels, batch * candidates) + batch
+    rows_of_labels = int(distinct_labels(own_labels, min(candidates, own_labels), batch)) + batch
 
     first_module = 4 * E + work_per_row * rows_of_clusters
     second_module = E_in_training + 4 * vector * own_clusters + work_per_row * rows_of_clusters
@@ -309,7 +331,7 @@ def index_memory(
     batch = min(batch_size, len(data.train))
     vector = 4 * dim
     learnt = 4 * (encoder_parameters + index_parameters) + vector * L
-    step = WORKING_COPIES * vector * (min(L, batch * pairs) + batch) + BYTES_PER_PAIR * batch * pairs
+    step = FREE_COPIES * vector * (min(L, batch * pairs) + batch) + BYTES_PER_PAIR * batch * pairs
     outputs = 3 * learnt
     sparse_data = _bytes_of(data.train.X) + _bytes_of(data.train.Y)
     dense_points = vector * len(data.train)

@@ -30,6 +30,7 @@ from xcbench.nn import (
     bce_over_all,
     bce_over_shortlists,
 )
+from xcbench.progress import counted
 from xcbench.train.batches import Batch, Points
 from xcbench.train.label_shards import splits_labels
 
@@ -204,7 +205,7 @@ def all_classifiers(task: Task, count: int, block: int = 1 << 16) -> tuple[Float
     task.eval()
     all_weights = []
     all_biases = []
-    for first in range(0, max(count, 1), block):
+    for first in counted(range(0, max(count, 1), block), "classifiers of labels"):
         labels = np.arange(first, min(first + block, count))
         weights, bias = task.classifiers(labels)
         if isinstance(weights, Factored):
@@ -231,7 +232,9 @@ def encode(task: Task, X: sp.csr_array | Floats | Tensor, block: int = 1 << 14) 
     """
     task.eval()
     device = next(task.parameters()).device
-    vectors = [task.documents(part).cpu().numpy() for part in _blocks(X, block, device)]
+    count = -(-X.shape[0] // block)
+    parts = counted(_blocks(X, block, device), "points encoded", count)
+    vectors = [task.documents(part).cpu().numpy() for part in parts]
     return np.concatenate(vectors)
 
 

@@ -20,6 +20,7 @@ from xcbench.files import atomic_file
 from xcbench.kernels.arrays import Floats
 from xcbench.kernels.csr import SparseRows
 from xcbench.nn import GatedBlock, ResidualBlock, weighted_sums
+from xcbench.progress import counted
 from xcbench.shortlist.contract import Vectors
 from xcbench.shortlist.device.blocks import is_cpu
 from xcbench.shortlist.device.cascade import DeviceCascade, DeviceEncoder
@@ -63,7 +64,7 @@ class FixedEncoder:
     def __call__(self, X: sp.csr_array) -> Floats:
         """Return the vectors [n, D] of the points X [n, V]."""
         x = np.empty((X.shape[0], len(self.b)), np.float32)
-        for start in range(0, X.shape[0], POINTS_AT_ONCE):
+        for start in counted(range(0, X.shape[0], POINTS_AT_ONCE), "points encoded"):
             part = slice(start, start + POINTS_AT_ONCE)
             x[part] = self.of_embedded(embed(X[part], self.E))
         return x
@@ -112,7 +113,7 @@ def predict_in_parts(X: sp.csr_array, predict: Callable[[sp.csr_array], TopK]) -
         Returns the predictions for some rows of X.
     """
     starts = range(0, max(X.shape[0], 1), POINTS_AT_ONCE)  # at least one part, also where there are no points
-    parts = [predict(X[start : start + POINTS_AT_ONCE]) for start in starts]
+    parts = [predict(X[start : start + POINTS_AT_ONCE]) for start in counted(starts)]
     indices = np.concatenate([part.indices for part in parts])
     scores = np.concatenate([part.scores for part in parts])
     return TopK(indices, scores)
