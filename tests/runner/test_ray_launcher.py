@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import textwrap
+import time
 from pathlib import Path
 
+import numpy as np
+import psutil
 import pytest
 
+from xcbench.data.binary import store_dataset
 from xcbench.runner import launchers, ray_launcher
 from xcbench.runner.launchers import Job
 from xcbench.runner.ray_launcher import LOSSES, RayLauncher
+from xcbench.runner.store import Store
+from xcbench.runner.toy import toy_dataset
 
 ray = pytest.importorskip("ray")
 pytestmark = pytest.mark.slow
@@ -62,3 +69,89 @@ def test_lost_workers_are_replaced_or_reported(tmp_path, script, monkeypatch):
     assert len(list((tmp_path / "cursed").iterdir())) == LOSSES
     assert outcomes["wrong"].failure == "the loss is not a number"
     assert not ray.is_initialized()
+
+
+TABLE = """
+    title: Three methods
+    metrics: [P@1, P@5]
+    rows:
+      - label: DECAF
+        method: decaf
+        overrides:
+          dim: 16
+          surrogate.training.steps: 1500
+          surrogate.training.checkpoint_seconds: 0.05
+          shortlister.training.steps: 30
+          extreme.training.steps: 30
+      - {label: nearest training points, method: knn}
+      - {label: nearest label text, method: label-text}
+"""
+
+
+class Table:
+    """A table by one of the launchers, with a home of its own."""
+
+    def __init__(self, data, home, launcher):
+        self.home = home
+        (self.home / "table.yaml").write_text(textwrap.dedent(TABLE))
+        self.command = [sys.executable, "-m", "xcbench", "table", str(self.home / "table.yaml")]
+        self.command += ["--dataset", str(data), "--launcher", launcher, "--jobs", "2", "--device", "cpu"]
+        self.command += ["--format", "md", "--output", str(self.home / "table.md")]
+
+    def start(self):
+        environment = {**os.environ, "XCBENCH_HOME": str(self.home), "XCBENCH_THREADS": "2"}
+        return subprocess.Popen(self.command, env=environment, stderr=subprocess.DEVNULL)
+
+    def kill(self, table, victim):
+        """Kill the run that has just written a checkpoint, or the worker that waits for it."""
+        deadline = time.monotonic() + 200
+        while not any(self.home.glob("stages/*.checkpoints/*.safetensors")) and time.monotonic() < deadline:
+            assert table.poll() is None
+            time.sleep(0.01)
+        (run,) = (
+            process
+            for process in psutil.Process(table.pid).children(recursive=True)
+            if {"xcbench.cli.worker", "decaf"} <= set(process.cmdline())
+        )
+        if victim == "worker":
+            run = run.parent()
+        run.kill()
+
+    @property
+    def text(self):
+        return (self.home / "table.md").read_text()
+
+    @property
+    def records(self):
+        return {record.method: record for record in Store(self.home / "runs").records()}
+
+
+@pytest.fixture(scope="module")
+def local(tmp_path_factory):
+    home = tmp_path_factory.mktemp("local")
+    store_dataset(toy_dataset(labels=60, train=300, test=60), home / "toy")
+    table = Table(home / "toy", home, "local")
+    assert table.start().wait(timeout=600) == 0
+    return table
+
+
+@pytest.mark.parametrize("victim", ["worker", "run"])
+def test_a_table_loses_nothing_when_something_is_killed(victim, local, tmp_path):
+    table = Table(local.home / "toy", tmp_path, "ray")
+    command = table.start()
+    table.kill(command, victim)
+    if victim == "worker":
+        assert command.wait(timeout=600) == 0
+    else:
+        # Its own death is the run's failure, most likely for want of memory: it is not tried again by itself.
+        assert command.wait(timeout=600) == 1
+        assert table.records.keys() == {"knn", "label-text"}
+        assert "killed by the system" in table.text
+        assert table.start().wait(timeout=600) == 0
+
+    assert "surrogate: goes on from step" in table.records["decaf"].log()
+    assert table.text == local.text
+    for method, record in local.records.items():
+        predictions = table.records[method].predictions()
+        assert np.array_equal(predictions.indices, record.predictions().indices)
+        assert np.array_equal(predictions.scores, record.predictions().scores)

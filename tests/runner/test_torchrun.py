@@ -4,10 +4,12 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections import Counter
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 
 from xcbench.cli import main
@@ -119,6 +121,48 @@ def test_methods_predict_alike_when_two_processes_split_their_labels(method, tmp
     predicted = together.predictions().cut(5)
     assert (predicted.indices == expected.indices).mean() > 0.98
     np.testing.assert_allclose(predicted.scores, expected.scores, atol=0.002)
+
+
+def kill_rank(torchrun, rank, checkpoints):
+    """Kill one rank of a run that has just written a checkpoint."""
+    deadline = time.monotonic() + 200
+    while not any(checkpoints.glob("*.checkpoints/*.safetensors")) and time.monotonic() < deadline:
+        assert torchrun.poll() is None
+        time.sleep(0.01)
+    (process,) = (
+        process
+        for process in psutil.Process(torchrun.pid).children(recursive=True)
+        if process.environ().get("RANK") == str(rank)
+    )
+    process.kill()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rank", [0, 1])
+def test_the_same_command_loses_nothing_after_one_rank_was_killed(rank, tmp_path):
+    data = toy_dataset(labels=60, train=300, test=60)
+    store_dataset(data, tmp_path / "toy")
+    options = ["--method", "decaf", "--dataset", str(tmp_path / "toy"), "--device", "cpu"]
+    options += ["--set", "dim=16", "--set", "surrogate.training.checkpoint_seconds=0.05"]
+    for module, steps in (("surrogate", 1500), ("shortlister", 30), ("extreme", 30)):
+        options += ["--set", f"{module}.training.steps={steps}"]
+    command = [*TORCHRUN, "-m", "xcbench", "run", *options]
+
+    records = {}
+    for home in ("unbroken", "broken"):
+        variables = {"XCBENCH_HOME": str(tmp_path / home), "XCBENCH_THREADS": "1", "OMP_NUM_THREADS": "1"}
+        environment = {**os.environ, **variables}
+        if home == "broken":
+            torchrun = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
+            kill_rank(torchrun, rank, tmp_path / home / "stages")
+            assert torchrun.wait(timeout=100) != 0
+            assert list(Store(tmp_path / home / "runs").records()) == []
+        subprocess.run(command, env=environment, capture_output=True, check=True, timeout=300)
+        (records[home],) = Store(tmp_path / home / "runs").records()
+
+    assert "surrogate: goes on from step" in records["broken"].log()
+    assert np.array_equal(records["broken"].predictions().indices, records["unbroken"].predictions().indices)
+    assert np.array_equal(records["broken"].predictions().scores, records["unbroken"].predictions().scores)
 
 
 def test_a_table_is_not_for_torchrun(monkeypatch, capsys):
