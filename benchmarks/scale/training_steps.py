@@ -19,6 +19,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from benchmarks.scale.measuring import matmul_speed
 from benchmarks.scale.place import Place, first_points
 from benchmarks.scale.row import Row, read_rows, save_rows
+from benchmarks.scale.spread import spread_clusters, spread_index
 from xcbench.data import Split
 from xcbench.disk import folder_size
 from xcbench.plugins.registry import get_method
@@ -28,6 +29,7 @@ from xcbench.runner.stage_cache import StageCache
 from xcbench.runner.store import Record
 from xcbench.train import Points
 from xcbench.train.batches import Batch
+from xcbench.train.learned_index import LearnedIndex
 from xcbench.train.loop import Training, TrainReport
 from xcbench.train.loop import train as train_loop
 
@@ -80,6 +82,7 @@ def few_steps(place: Place, method: str) -> Record:
     module = sys.modules[get_method(method).__module__]
     with (
         mock.patch.object(module, "train", _observed(place, method)),
+        spread_clusters(module),
         _shortlists_of_a_share(place, method, module),
     ):
         return run(spec, data=data, store=place.store, cache=place.cache)
@@ -89,6 +92,8 @@ def _observed(place: Place, method: str) -> Callable[..., TrainReport]:
     """Return a `train` that makes a few steps and keeps what they took."""
 
     def train(module: nn.Module, points: Points, settings: Training, work: Any, name: str, *more: Any) -> TrainReport:
+        if isinstance(getattr(module, "index", None), LearnedIndex):
+            spread_index(module, points)
         starts: list[float] = []
         loss: Callable[[Batch], torch.Tensor] = module.loss  # type: ignore[assignment]
 
