@@ -28,5 +28,5 @@ def unpack(packed: Packed) -> Shortlister:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for file, content in packed.items():
-            (folder / Path(file).name).write_bytes(memoryview(np.ascontiguousarray(content)))
+            (folder / Path(file).name).write_bytes(np.ascontiguousarray(content).data)
         return load_shortlister(folder)
