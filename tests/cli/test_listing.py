@@ -119,3 +119,21 @@ def test_compare_says_what_differs_and_takes_names(call, toy):
     assert "neighbours=50" in out
     assert "'two', neighbours=2" in out
     assert "P@1" in out
+
+
+def test_compare_over_seeds(call, toy):
+    for seed in ("0", "1", "2"):
+        call("run", "popularity", "--dataset", toy, "--seed", seed)
+    call("run", "knn", "--dataset", toy)
+    _, out, _ = call("compare", "knn@toy-50", "popularity@toy-50", "--metric", "P@1")
+    assert "One seed" in out
+    assert " 0.00 (3 seeds)" in out
+    code, _, err = call("compare", "knn@toy-50", "popularity@toy-50", "--seeds", "0,1,2")
+    assert code == 2
+    assert "not in its store with seed 1, 2" in err.splitlines()[-1]
+    for seed in ("1", "2"):
+        call("run", "knn", "--dataset", toy, "--seed", seed)
+    code, out, err = call("compare", "knn@toy-50", "popularity@toy-50", "--seeds", "0,1,2", "--metric", "P@1")
+    assert code == 0, err
+    assert "means over seeds 0,1,2; p: t test over test points and seeds" in out
+    assert "worse" in out

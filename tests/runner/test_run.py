@@ -13,9 +13,10 @@ from xcbench.costs import StageCost
 from xcbench.disk import readable_disk_errors
 from xcbench.errors import InputError, XCBenchError
 from xcbench.evaluation import evaluate
+from xcbench.evaluation.seeds import contrast_over_seeds
 from xcbench.plugins import Method
 from xcbench.plugins.registry import get_method
-from xcbench.report.comparison import compare_runs, dataset_of
+from xcbench.report.comparison import compare_runs, dataset_of, training_noise
 from xcbench.runner import execute as run_module
 from xcbench.runner.execute import run
 from xcbench.runner.meter import Meter
@@ -379,6 +380,33 @@ def test_runs_compare_by_the_points_they_share(go, data):
     other = go("popularity", dataset=toy_dataset(seed=1))
     with pytest.raises(InputError, match="different data"):
         compare_runs([good, other], ["P@1"], data)
+
+
+def test_runs_compare_over_seeds(go, data):
+    """Against the test by hand; a seed that is missing and two seeds of one run are refused."""
+    ours = [go(STAGED, seed=seed) for seed in (0, 1, 2)]
+    theirs = [go("popularity", seed=seed) for seed in (0, 1, 2)]
+    first, second = compare_runs([theirs[1], ours[2]], ["P@1"], data, seeds=(0, 1, 2))
+    scores = [[run.evaluate(data, ["P@1"]).per_point("P@1") for run in runs] for runs in (ours, theirs)]
+    expected = contrast_over_seeds(scores, [1, -1])
+    assert (second.difference, second.low, second.p_value) == (expected.difference, expected.low, expected.p_value)
+    assert second.value == pytest.approx(np.mean([run.metrics["P@1"].value for run in ours]))
+    assert first.value == theirs[0].metrics["P@1"].value
+
+    with pytest.raises(InputError, match="not in its store with seed 3"):
+        compare_runs([ours[0], theirs[0]], ["P@1"], data, seeds=(0, 3))
+    with pytest.raises(InputError, match="in its seed alone"):
+        compare_runs(ours, ["P@1"], data, seeds=(0, 1))
+
+
+def test_training_noise_is_that_of_runs_which_differ_in_their_seed_alone(go, data):
+    values = [go(STAGED, seed=seed).metrics["P@1"].value for seed in (0, 1)]
+    record = go(STAGED, seed=2)
+    go(STAGED, seed=3, overrides={"rate": 0.9})
+    noise = training_noise(record, "P@1", data)
+    assert noise.count == 3
+    assert noise.deviation == pytest.approx(np.std([*values, record.metrics["P@1"].value], ddof=1))
+    assert training_noise(go("popularity"), "P@1", data) is None
 
 
 def test_a_dataset_that_changed_is_refused(go, tmp_path, data):

@@ -19,10 +19,11 @@ from xcbench.evaluation import holm
 from xcbench.report import paper
 from xcbench.report.availability import check, unavailable
 from xcbench.report.columns import column
+from xcbench.report.comparison import SEEDS_FOR_NOISE
 from xcbench.report.experiments import Claim, Experiment
 from xcbench.report.grid import EMPTY_CELL, Grid, Notes, Text
 from xcbench.report.scores import DatasetRuns, ScoreTable
-from xcbench.report.tables import ALPHA, SEEDS_FOR_NOISE, runnable
+from xcbench.report.tables import ALPHA, runnable
 
 POWER = 0.8
 """The chance that a difference is found with as many test points as an undecided finding asks for."""

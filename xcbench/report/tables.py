@@ -14,6 +14,7 @@ from xcbench.progress import Counter
 from xcbench.report import paper
 from xcbench.report.availability import check, unavailable
 from xcbench.report.columns import Column, column
+from xcbench.report.comparison import SEEDS_FOR_NOISE
 from xcbench.report.costs import incomparable
 from xcbench.report.experiments import Experiment, Row
 from xcbench.report.scores import DatasetRuns, ScoreTable
@@ -24,8 +25,6 @@ from xcbench.runner.store import Record, Store
 
 ALPHA = 0.05
 """The level of all tests."""
-SEEDS_FOR_NOISE = 3
-"""Fewer seeds say next to nothing about the noise of training."""
 NOISE_SEEDS = 5
 """Seeds from 0 up to this are looked for where a table has one seed."""
 Failures = Mapping[str, str]
