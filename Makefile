@@ -3,7 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help install test lint bench docs docs-figures wheel clean
+.PHONY: help install test test-all lint bench docs docs-figures wheel clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -20,6 +20,14 @@ install: .venv/installed  ## make .venv with xcbench and everything that tests n
 
 test: install lint  ## ruff, mypy and the test suite
 	$(BIN)/python -m pytest -q -n 2
+
+# What `make test` skips needs Ray, a browser and LaTeX. The last two are Debian's packages: elsewhere, or without the
+# rights to install them, their tests are skipped, and the summary says which.
+SYSTEM_PACKAGES := chromium chromium-driver texlive-latex-recommended
+test-all: install lint  ## every test: with all extras, and those that take minutes (about an hour)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,ray]'
+	-apt-get update -q && apt-get install -y -q --no-install-recommends $(SYSTEM_PACKAGES)
+	$(BIN)/python -m pytest -q -n 2 -m "slow or not slow" --durations 20
 
 lint: install  ## ruff and mypy
 	$(BIN)/ruff check .
