@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 SetOption = Annotated[tuple[str, ...], Parameter(name="--set", negative=())]
 """--set key.path=value changes one setting; may be given several times."""
 
+ONE_RUN = "95%: over test points; what training with another seed would change is not in it (compare --seeds counts it)"
+
 
 def run(
     method: str,
@@ -162,7 +164,7 @@ def metrics_json(record: "Record") -> dict[str, Any]:
 
 def record_text(record: "Record") -> str:
     """Return what a user wants to see of a finished run: metrics, stages, costs."""
-    blocks = [_record_title(record), metrics_table(record)]
+    blocks = [_record_title(record), f"{metrics_table(record)}\n{ONE_RUN}"]
     if record.stages:
         blocks.append(_stages_table(record))
 
