@@ -9,7 +9,6 @@ same command goes on where it stopped.
 from __future__ import annotations
 
 import argparse
-import csv
 import dataclasses
 import json
 import subprocess
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.scale.growth_costs import LIKE, Cost, measure
+from benchmarks.scale.row import save_csv
 from xcbench.files import home, write_json
 from xcbench.report.plot_style import INK, canvas, series_style
 from xcbench.report.plots import check_picture_format, save_picture, set_log_scale, write_title
@@ -120,15 +120,6 @@ def _growth(row: Sequence[Cost]) -> float:
 
 def _expected(row: Sequence[Cost]) -> float:
     return row[-1].work / row[0].work
-
-
-def save_csv(path: Path, costs: Sequence[Cost]) -> None:
-    """Write a table for programs."""
-    names = [field.name for field in dataclasses.fields(Cost)]
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(names)
-        writer.writerows([getattr(cost, name) for name in names] for cost in costs)
 
 
 def draw(path: Path, costs: Sequence[Cost]) -> None:

@@ -8,8 +8,12 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from xcbench.files import write_json
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 COLUMNS = ("step", "part", "seconds", "GB", "GB on disk", "s per step", "steps", "hours", "of matmul", "")
 
@@ -70,9 +74,9 @@ def as_markdown(rows: Sequence[Row]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def save_csv(path: Path, rows: Sequence[Row]) -> None:
-    """Write a table for programs."""
-    names = [field.name for field in dataclasses.fields(Row)]
+def save_csv(path: Path, rows: Sequence[DataclassInstance]) -> None:
+    """Write a table for programs: one line per dataclass of one kind, one column per field."""
+    names = [field.name for field in dataclasses.fields(rows[0])]
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(names)
