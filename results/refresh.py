@@ -1,7 +1,8 @@
-"""Make what this folder holds: `make results`. Runs what is missing, then renders everything anew.
+"""Make what this folder holds: `make results`. Runs what is missing of `plan.yaml`, then renders everything anew.
 
 The tables and figures are those with at least one run. `runs/` keeps summaries of all these runs: no models, and only
-the hits in the first 20 places. A machine which has only some of the runs renders the others from there.
+the hits in the first 100 places. What has a summary there is not missing: the whole takes hours, and may be made by
+several machines one after the other.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import argparse
 import shutil
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import jupytext
@@ -22,7 +24,9 @@ from xcbench.report.experiments import Experiment
 from xcbench.report.scores import DatasetRuns
 from xcbench.report.summaries import keep_summary
 from xcbench.report.tradeoff import draw_tradeoff
+from xcbench.report.typed_yaml import read_yaml
 from xcbench.report.variants import name_of
+from xcbench.runner.launchers import LocalLauncher
 from xcbench.runner.spec import OverwriteStrategy
 from xcbench.runner.store import Record, Store
 
@@ -44,25 +48,67 @@ SHOWN_PREDICTIONS = {
         "siamese": 20,
         "decaf": 20,
         "eclare": 20,
+        # gandalf/table5 shows five of these, without pairs that do not count.
+        "astec": 10,
+        "astec + gandalf": 10,
+        "inceptionxml": 10,
+        "inceptionxml + gandalf": 10,
     },
 }
 """How many predictions the notebooks show, by dataset and name of a run. No other run keeps predictions here."""
 
 
-class SummariesAndFullRecords(Store):
-    """What this folder keeps of runs; where this machine has the full record, that one instead."""
+@dataclass(frozen=True)
+class Part:
+    """Tables and figures that are made on one dataset."""
+
+    dataset: str
+    seeds: tuple[int, ...]
+    tables: tuple[str, ...] = ()
+    """Their names; all, if none are given."""
+    rows: tuple[str, ...] = ()
+    """Labels of the rows that are run; all, if none are given."""
+
+    def of(self, experiment: Experiment) -> Experiment | None:
+        """Return the experiment with the rows that this part runs of it; None if it runs nothing of it."""
+        if self.tables and experiment.name not in self.tables:
+            return None
+        if not self.rows:
+            return experiment
+        rows = tuple(experiment.row(label) for label in self.rows)
+        return replace(experiment, rows=rows, claims=(), reference=None)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is run: `plan.yaml`."""
+
+    parts: tuple[Part, ...]
+
+    def on(self, dataset: str) -> list[Part]:
+        """Return the parts on one dataset."""
+        return [part for part in self.parts if part.dataset == dataset]
+
+    def seeds(self, dataset: str, experiment: Experiment) -> tuple[int, ...]:
+        """Return the seeds that an experiment is shown with: all that any of its rows is run with, or else its own."""
+        seeds = [part.seeds for part in self.on(dataset) if part.of(experiment) is not None]
+        return tuple(sorted(set().union(*seeds))) or experiment.seeds
+
+
+class FullRecordsAndSummaries(Store):
+    """The full records of this machine; of runs that it does not have, what this folder keeps of them."""
 
     def __init__(self, full: Store) -> None:
-        super().__init__(HERE / "runs")
-        self.full = full
+        super().__init__(full.folder)
+        self.summaries = Store(HERE / "runs")
 
     def get(self, run_id: str) -> Record | None:
-        return self.full.get(run_id) or super().get(run_id)
+        return super().get(run_id) or self.summaries.get(run_id)
 
     def records(self) -> Iterator[Record]:
-        yield from self.full.records()
-        for record in super().records():
-            if record.id not in self.full:
+        yield from super().records()
+        for record in self.summaries.records():
+            if record.id not in self:
                 yield record
 
 
@@ -71,28 +117,42 @@ def main() -> None:
     parser.add_argument("--datasets", nargs="+", default=DATASETS)
     parser.add_argument("--store", help="the store of full records (default: the one in XCBENCH_HOME)")
     parser.add_argument("--run", choices=("missing", "stale", "none"), default="missing", help=RUN_HELP)
+    parser.add_argument("--jobs", type=int, default=1, help="runs at a time; with more than 1, times are not comparable")
     options = parser.parse_args()
 
+    plan = read_yaml(HERE / "plan.yaml", Plan)
     store = Store(options.store)
+    overwrite = STRATEGIES[options.run]
     for dataset in options.datasets:
-        refresh(dataset, store, STRATEGIES[options.run])
+        if overwrite is not None:
+            run_planned(plan, dataset, store, overwrite, options.jobs)
+        render_all(plan, dataset, store)
     for source in sorted(HERE.glob("*.py")):
         if source.name != Path(__file__).name:
             execute(source)
 
 
-def refresh(dataset: str, full: Store, overwrite: OverwriteStrategy | None) -> None:
-    """Render everything about one dataset, and keep summaries of the runs behind it. None runs nothing."""
+def run_planned(plan: Plan, dataset: str, full: Store, overwrite: OverwriteStrategy, jobs: int) -> None:
+    """Run what the plan has for a dataset and neither this machine nor this folder has yet."""
+    runs = [DatasetRuns.of(dataset, FullRecordsAndSummaries(full))]
+    for part in plan.on(dataset):
+        for name in experiments.names():
+            experiment = part.of(experiments.load(name))
+            if experiment is not None:
+                launcher = LocalLauncher(jobs)
+                tables.run_missing(experiment, runs, part.seeds, launcher, overwrite=overwrite, progress=log)
+
+
+def render_all(plan: Plan, dataset: str, full: Store) -> None:
+    """Render everything about one dataset, and keep summaries of the runs behind it."""
     folder = HERE / dataset
     shutil.rmtree(folder, ignore_errors=True)
-    dataset_runs = DatasetRuns.of(dataset, SummariesAndFullRecords(full))
+    dataset_runs = DatasetRuns.of(dataset, FullRecordsAndSummaries(full))
 
     used: dict[str, Record] = {}
     for name in experiments.names():
         experiment = experiments.load(name)
-        if overwrite is not None:
-            runs = [DatasetRuns.of(dataset, full)]
-            tables.run_missing(experiment, runs, experiment.seeds, overwrite=overwrite, progress=log)
+        experiment = replace(experiment, seeds=plan.seeds(dataset, experiment))
         records = records_of(experiment, dataset_runs)
         if records or not experiment.rows:
             write(folder / name, experiment, dataset_runs)

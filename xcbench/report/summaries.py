@@ -17,8 +17,8 @@ from xcbench.evaluation.hit_file import FirstHits
 from xcbench.files import atomic_folder, write_json
 from xcbench.runner.store import Record, Store
 
-DEPTH = 20
-"""How many places a summary answers for."""
+DEPTH = 100
+"""How many places a summary answers for: as many as a run keeps. Most true labels are not among them, or far up."""
 
 
 def keep_summary(
