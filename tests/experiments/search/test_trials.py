@@ -57,6 +57,8 @@ def test_variants_can_run(name, lf_debian_4k):
     for variant, settings in read_variants(name).items():
         if name in RERANKERS:
             spec = RunSpec("decaf", "lf-debian-4k", rerank=name, overrides=settings)
+        elif name == "recipes":
+            spec = RunSpec("decaf", "lf-debian-4k", augment=("gandalf",), rerank="calibrated", overrides=settings)
         else:
             spec = RunSpec(name, "lf-debian-4k", overrides=settings)
         assert resolve(spec, lf_debian_4k).id, variant
