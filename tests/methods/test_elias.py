@@ -20,7 +20,7 @@ from xcbench.runner.context import RunContext
 from xcbench.runner.stage_cache import StageCache
 from xcbench.runner.toy import toy_dataset
 from xcbench.shortlist.packing import unpack
-from xcbench.train import Group, GroupedTraining, Keeping, Points, Work
+from xcbench.train import FREE_COPIES, Group, GroupedTraining, Keeping, Points, Work, estimate_memory
 from xcbench.train import train as train_module
 from xcbench.train.encoders import EncoderConfig
 from xcbench.train.encoders.bag import Bag
@@ -53,6 +53,14 @@ def task_of(data, beta=5.0, beam=2, length=6, weight=0.3):
     encoder = Bag(EncoderConfig(dim=8, dropout=0.0, start="random"), data.train).start(0)
     index = LearnedIndex(sp.csr_array(edges), 8, 3.0, beta, beam, length)
     return EliasTask(encoder, index, FreeLabels(L, 8), weight)
+
+
+def test_a_wide_row_of_edges_is_no_long_vector():
+    """A step's memory follows from the vectors: one cluster leads to all 50 labels here, and vectors have 8 numbers."""
+    data = toy_dataset()
+    points = Points(data.train.X, data.train.Y)
+    expected = estimate_memory(task_of(data), points, 16)["a step"]
+    assert expected == 4 * FREE_COPIES * 8 * (data.label_count + 16)
 
 
 def dense_loss(task, batch, Y):

@@ -25,6 +25,7 @@ from xcbench.ranks import process_count
 from xcbench.train.ahead import AHEAD
 from xcbench.train.batches import Batch, Points, PreparedBatch
 from xcbench.train.label_shards import LabelShards
+from xcbench.train.learned_index import LearnedIndex
 
 WORKING_COPIES = 10
 """Tables of (labels of a step) x D that exist at once between forward and backward pass, as measured for DECAF."""
@@ -92,7 +93,10 @@ def _parts_from_shapes(module: nn.Module, prepared: PreparedBatch) -> dict[str, 
     batch = prepared.finish(torch.device("cpu"))
     trained = [parameter for parameter in module.parameters() if parameter.requires_grad]
     sparse = _with_sparse_gradients(module, batch)
-    dim = max((parameter.shape[-1] for parameter in trained if parameter.ndim == 2), default=1)
+    # A cluster's row of edges is no vector: a cluster may have many more edges than a vector has numbers.
+    edges = {id(part.edges) for part in module.modules() if isinstance(part, LearnedIndex) and part.beta is not None}
+    tables = [parameter for parameter in trained if parameter.ndim == 2 and id(parameter) not in edges]
+    dim = max((parameter.shape[-1] for parameter in tables), default=1)
     return {
         "parameters": _bytes_of_tensors(module),
         "Adam": 2 * sum(parameter.nbytes for parameter in trained),
