@@ -43,7 +43,7 @@ def targets_of_wordnet() -> Figure:
         seconds(lambda: whole_cooccurrence(Y)),
         "s",
         "the whole Y^T Y by scipy, then the threshold",
-        at_least=0.5,  # both take 10 ms; in blocks, memory stays bounded
+        at_least=1,
     )
 
 
